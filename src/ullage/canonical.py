@@ -1,0 +1,212 @@
+"""Canonical JSON in plain Python: the text whose bytes are counted.
+
+Compact, UTF-8, object keys in byte order, the last of a repeated key, floats
+as Python's ``repr`` with two differences: a decimal exponent of -5 is written
+out, and exponents have no leading zero.  Wire types are written in the order
+of their fields.  This is the slow, readable statement; the compiled core finds
+the same lengths without writing anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from .errors import DecodeError, JsonTypeError, JsonValueError
+
+MAX_DEPTH = 127
+"""Nested arrays and objects allowed, in JSON text and in Python values alike."""
+
+U64_MAX = 2**64 - 1
+I64_MIN = -(2**63)
+
+_quote: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def write(value: Any) -> bytes:
+    """The canonical JSON of a value or wire type, as UTF-8.
+
+    Raises JsonValueError (JsonTypeError for a foreign type) naming the path.
+    """
+    return _text(value, 0).encode()
+
+
+def _text(value: Any, depth: int) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, int):
+        if not I64_MIN <= value <= U64_MAX:
+            raise JsonValueError("an integer outside -2**63 to 2**64 - 1; pass it as text")
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return _float(value)
+    if not isinstance(value, (list, tuple, dict, msgspec.Struct)):
+        raise JsonTypeError(f"{type(value).__name__} is not a JSON type")
+    if depth == MAX_DEPTH:
+        raise JsonValueError(f"more than {MAX_DEPTH} nested arrays and objects (or a cycle)")
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(_element(item, i, depth + 1) for i, item in enumerate(value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(_member(key, value[key], depth + 1) for key in _sorted_keys(value))}}}"
+    return f"{{{','.join(_member(key, item, depth + 1) for key, item in fields(value))}}}"
+
+
+def _element(item: Any, index: int, depth: int) -> str:
+    try:
+        return _text(item, depth)
+    except JsonValueError as error:
+        raise located(error, f"[{index}]") from None
+
+
+def _member(key: str, item: Any, depth: int) -> str:
+    try:
+        return f"{_string(key)}:{_text(item, depth)}"
+    except JsonValueError as error:
+        raise located(error, key_path(key)) from None
+
+
+def _sorted_keys(value: dict[Any, Any]) -> list[str]:
+    for key in value:
+        if not isinstance(key, str):
+            raise JsonTypeError(f"the key {key!r} is not a string")
+    return sorted(value)  # code points sort as their UTF-8 bytes do
+
+
+def _string(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise JsonValueError(f"a lone surrogate at character {error.start}") from None
+    return _quote(str.__str__(text))
+
+
+def _float(x: float) -> str:
+    if not isfinite(x):
+        raise JsonValueError(f"{float.__repr__(x)} has no JSON form")
+    text = float.__repr__(x)
+    mantissa, e, exponent = text.partition("e")
+    if not e:
+        return text
+    if exponent == "-05":
+        sign, digits = ("-", mantissa[1:]) if mantissa[0] == "-" else ("", mantissa)
+        return f"{sign}0.0000{digits.replace('.', '')}"
+    return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}"
+
+
+def fields(struct: msgspec.Struct) -> list[tuple[str, Any]]:
+    """The members of a wire type as they are written: tag first, then its fields in order."""
+    config = struct.__struct_config__
+    members: list[tuple[str, Any]] = []
+    if config.tag_field is not None:
+        members.append((config.tag_field, config.tag))
+    omitted = getattr(struct, "omit_when_empty", ())
+    for name in getattr(struct, "wire_order", ()) or struct.__struct_fields__:
+        item = getattr(struct, name)
+        if name in omitted and not item and item != "":
+            continue
+        members.append((name, item.value if isinstance(item, Enum) else item))
+    return members
+
+
+def key_path(key: str) -> str:
+    """How a member is written in a path."""
+    return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
+
+
+def join_path(step: str, rest: str) -> str:
+    """A path one step longer at its front."""
+    if not rest:
+        return step.removeprefix(".")
+    return f"{step.removeprefix('.')}{rest if rest.startswith('[') else '.' + rest}"
+
+
+def located(error: JsonValueError, step: str) -> JsonValueError:
+    """The same error, seen from one level further out."""
+    return type(error)(error.reason, join_path(step, error.path))
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def parse(data: bytes | str) -> Any:
+    """The value of strict JSON text; of a repeated key the last one holds.
+
+    RFC 8259 without exceptions: no NaN, no raw control characters, no lone
+    surrogates, no number that overflows, at most 127 nested arrays and objects.
+    An integer outside -2**63 to 2**64 - 1 is read as a float, ``-0`` as -0.0.
+
+    Raises DecodeError.
+    """
+    return parse_with_repeats(data)[0]
+
+
+def parse_with_repeats(data: bytes | str) -> tuple[Any, list[dict[str, Any]]]:
+    """The value, and those of its objects that had a repeated key."""
+    repeats: list[dict[str, Any]] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            repeats.append(members)
+        return members
+
+    try:
+        text = data if isinstance(data, str) else str(data, "utf-8")
+        value = json.loads(
+            text, object_pairs_hook=build, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse
+        )
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"malformed JSON at character {error.pos}: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise DecodeError(f"more than {MAX_DEPTH} nested arrays and objects") from None
+    _check(value, 0)
+    return value, repeats
+
+
+def _parse_int(digits: str) -> int | float:
+    if len(digits) <= 20 and digits != "-0":
+        value = int(digits)
+        if I64_MIN <= value <= U64_MAX:
+            return value
+    return _parse_float(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise DecodeError("a number that overflows a double")
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise DecodeError(f"{constant} is not JSON")
+
+
+def _check(value: Any, depth: int) -> None:
+    """Refuse what ``json`` lets through: lone surrogates and deep nesting."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DecodeError("a lone surrogate in a string") from None
+    elif isinstance(value, (dict, list)):
+        if depth == MAX_DEPTH:
+            raise DecodeError(f"more than {MAX_DEPTH} nested arrays and objects")
+        if isinstance(value, dict):
+            for key, item in value.items():
+                _check(key, depth)
+                _check(item, depth + 1)
+        else:
+            for item in value:
+                _check(item, depth + 1)

@@ -1,0 +1,164 @@
+"""Every error that ullage raises, with what its text cannot hold beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from .report import ContextBuildReport
+
+__all__ = [
+    "ContextBuildError",
+    "CountLimit",
+    "CounterFailed",
+    "CounterOverflow",
+    "DecodeError",
+    "DoesNotFit",
+    "InvalidContext",
+    "InvalidShape",
+    "JsonTypeError",
+    "JsonValueError",
+    "ResourceLimit",
+    "TokenOverflow",
+    "TranscriptError",
+    "UllageError",
+    "UnverifiedCount",
+]
+
+
+class UllageError(Exception):
+    """The root of all errors that ullage raises on purpose."""
+
+
+class _Located(UllageError):
+    """An error at a place inside the caller's data.
+
+    ``path`` names the value at fault as Python would reach it
+    (``messages[3].tool_calls[0].arguments.q``; empty for the whole value) and
+    ``reason`` says what is wrong with it.
+    """
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.reason = reason
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[_Located], tuple[str, str]]:
+        return type(self), (self.reason, self.path)
+
+
+class JsonValueError(_Located, ValueError):
+    """A value that has no JSON form: NaN, a lone surrogate, an integer past 64 bits, nesting too deep."""
+
+
+class JsonTypeError(JsonValueError, TypeError):
+    """A value or key of a type that JSON does not have."""
+
+
+class DecodeError(_Located, ValueError):
+    """JSON that is malformed, or is not of the wire type it was read as."""
+
+
+class TranscriptError(_Located, ValueError):
+    """A transcript that cannot be sent: ``path`` is the message (or part of it) at fault."""
+
+
+class CounterOverflow(UllageError, OverflowError):
+    """A counter's sum passes 2**64 - 1."""
+
+    def __init__(self) -> None:
+        super().__init__("token overflow")
+
+
+class ContextBuildError(UllageError):
+    """A build that gave no request.  ``str(error)`` is the contract's text, ``error.kind`` its kind.
+
+    ``report`` is the report so far (DoesNotFit and CountLimit only), ``path``
+    the value at fault where one is known, ``needed`` and ``window`` the tokens
+    asked for and there (DoesNotFit only), ``parts`` how ``needed`` is made up.
+    """
+
+    kind: ClassVar[str]
+    _prefix: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        path: str | None = None,
+        report: ContextBuildReport | None = None,
+        needed: int | None = None,
+        window: int | None = None,
+        parts: dict[str, int] | None = None,
+    ) -> None:
+        super().__init__(f"{self._prefix}{reason}")
+        self.reason = reason
+        self.path = path
+        self.report = report
+        self.needed = needed
+        self.window = window
+        self.parts = parts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own way would call the class with the whole text as its reason.
+        return _rebuild, (type(self), self.reason), self.__dict__
+
+
+def _rebuild(cls: type[ContextBuildError], reason: str) -> ContextBuildError:
+    return cls(reason)
+
+
+class InvalidContext(ContextBuildError):
+    """The input breaks a rule that holds before anything is counted, or a count is zero."""
+
+    kind = "Invalid"
+    _prefix = "invalid context configuration: "
+
+
+class ResourceLimit(ContextBuildError):
+    """The input is larger than the caller's limits allow."""
+
+    kind = "Limit"
+    _prefix = "context resource limit: "
+
+
+class InvalidShape(ContextBuildError):
+    """The messages or the constraint do not form a request that a provider would accept."""
+
+    kind = "Shape"
+    _prefix = "invalid context message shape: "
+
+
+class CounterFailed(ContextBuildError):
+    """The counter raised; its own exception is the cause."""
+
+    kind = "Counter"
+    _prefix = "context counter failed: "
+
+
+class UnverifiedCount(ContextBuildError):
+    """The count is for another target, or Hard mode met an estimate."""
+
+    kind = "UnverifiedCount"
+    _prefix = "counter evidence is unverified or bound to another target"
+
+
+class TokenOverflow(ContextBuildError):
+    """A sum of tokens passes 2**64 - 1."""
+
+    kind = "Overflow"
+    _prefix = "context token arithmetic overflow"
+
+
+class DoesNotFit(ContextBuildError):
+    """What must stay is larger than the window leaves room for."""
+
+    kind = "DoesNotFit"
+    _prefix = "minimum necessary context exceeds the budget"
+
+
+class CountLimit(ContextBuildError):
+    """More removals are needed than ``max_count_calls`` allows to count."""
+
+    kind = "CountLimit"
+    _prefix = "context counting attempt limit reached"

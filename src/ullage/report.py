@@ -1,0 +1,139 @@
+"""What a build takes and what it tells: input, counts, report and built context."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence
+from .canonical import U64_MAX
+from .errors import TokenOverflow
+from .history import ConversationProjection
+from .messages import Constraint, GenerationRequest, Message, TextConstraint
+from .wire import Wire, check_u64
+
+__all__ = [
+    "BuiltContext",
+    "ContextBuildInput",
+    "ContextBuildReport",
+    "ContextCountAttempt",
+    "ContextTokenBreakdown",
+    "ContextTokenCount",
+    "ContextTurnSelection",
+]
+
+ALGORITHM_VERSION = 1
+
+
+class ContextBuildInput(Wire, frozen=True):
+    """Everything a build looks at.  It is never changed.
+
+    ``history`` holds ended turns, ``system`` texts that stay, ``current`` the
+    messages of the turn being answered, ``pinned_turns`` ids of turns that stay.
+    """
+
+    wire_order: ClassVar[tuple[str, ...]] = (
+        "history",
+        "system",
+        "current",
+        "constraint",
+        "pinned_turns",
+        "state_version",
+        "target",
+        "budget",
+        "limits",
+    )
+
+    history: ConversationProjection
+    current: tuple[Message, ...]
+    target: ContextTarget
+    budget: ContextBudget
+    system: tuple[str, ...] = ()
+    constraint: Constraint = TextConstraint()
+    pinned_turns: tuple[str, ...] = ()
+    state_version: str | None = None
+    limits: ContextBuildLimits = ContextBuildLimits()
+
+
+class ContextTokenBreakdown(Wire, frozen=True):
+    """Tokens of the four parts of a request."""
+
+    system: int
+    messages: int
+    constraint: int
+    template: int
+
+    def __post_init__(self) -> None:
+        check_u64(
+            "ContextTokenBreakdown",
+            system=self.system,
+            messages=self.messages,
+            constraint=self.constraint,
+            template=self.template,
+        )
+
+    def total(self) -> int:
+        """The sum.  Raises TokenOverflow past 2**64 - 1."""
+        total = self.system + self.messages + self.constraint + self.template
+        if total > U64_MAX:
+            raise TokenOverflow
+        return total
+
+
+class ContextTokenCount(Wire, frozen=True):
+    """A counter's answer: for which target, by which method, with what evidence."""
+
+    target: ContextTarget
+    method: str
+    evidence: TokenBoundEvidence
+    tokens: ContextTokenBreakdown
+
+
+class ContextCountAttempt(Wire, frozen=True):
+    """One candidate counted.  ``total_reserved`` is its tokens with output reserve and safety margin."""
+
+    removed_turns: int
+    count: ContextTokenCount
+    total_reserved: int
+
+
+class ContextTurnSelection(Wire, frozen=True):
+    """What became of a turn.  ``protected`` means that it was pinned."""
+
+    turn_id: str
+    source_events: tuple[str, ...]
+    retained: bool
+    protected: bool
+
+
+class ContextBuildReport(Wire, frozen=True):
+    """Every count made and every turn kept or dropped, turns in the order of the history."""
+
+    algorithm_version: int
+    projection_version: int
+    session_id: str
+    source_tail: str | None
+    source_event_count: int
+    state_version: str | None
+    target: ContextTarget
+    budget: ContextBudget
+    limits: ContextBuildLimits
+    system_messages: int
+    current_messages: int
+    turns: tuple[ContextTurnSelection, ...]
+    attempts: tuple[ContextCountAttempt, ...]
+
+    def to_json(self) -> bytes:
+        """The contract's JSON.  Raises JsonValueError naming the path of a text that has none."""
+        try:
+            return msgspec.json.encode(self)  # the same bytes, since a report holds no float and no JSON value
+        except UnicodeEncodeError:
+            return super().to_json()
+
+
+class BuiltContext(Wire, frozen=True):
+    """A request that fits, and how it came about."""
+
+    request: GenerationRequest
+    report: ContextBuildReport

@@ -1,0 +1,84 @@
+"""What every wire type of the contract can do: become JSON and come back."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from . import canonical
+from .errors import DecodeError
+
+# The members that hold any JSON value.  Inside them the last of a repeated key
+# holds; everywhere else a repeated field is an error.
+_VALUE_FIELDS = frozenset({"arguments", "parameters", "schema"})
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """A frozen record with one JSON form: compact, UTF-8, fields in their order."""
+
+    omit_when_empty: ClassVar[tuple[str, ...]] = ()  # fields left out of the JSON where they hold nothing
+    wire_order: ClassVar[tuple[str, ...]] = ()  # where the JSON has another order than the constructor
+
+    def to_json(self) -> bytes:
+        """The contract's JSON.  Raises JsonValueError naming the path of a value that has none."""
+        return canonical.write(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain dicts, lists, strings and numbers; JSON values are not copied."""
+        return {name: _plain(item) for name, item in canonical.fields(self)}
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Read the contract's JSON.  Raises DecodeError naming the path at fault."""
+        value, repeats = canonical.parse_with_repeats(data)
+        for repeated in repeats:
+            path = _path_to(repeated, value)
+            if path is not None and not _VALUE_FIELDS.intersection(path):
+                raise DecodeError("a field is given twice", _spell(path))
+        return cls.from_dict(value)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read plain data as ``to_dict`` gives it.  Raises DecodeError naming the path at fault."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            reason, _, where = str(error).partition(" - at `$")
+            raise DecodeError(reason, where.rstrip("`").removeprefix(".")) from None
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Wire):
+        return item.to_dict()
+    if isinstance(item, tuple):
+        return [_plain(element) for element in item]
+    return item
+
+
+def _path_to(wanted: dict[str, Any], value: Any) -> tuple[Any, ...] | None:
+    """The keys and indexes that lead to an object, or None where a later repeat has replaced it."""
+    stack: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
+    while stack:
+        here, path = stack.pop()
+        if here is wanted:
+            return path
+        if isinstance(here, dict):
+            stack.extend((item, (*path, key)) for key, item in here.items())
+        elif isinstance(here, list):
+            stack.extend((item, (*path, index)) for index, item in enumerate(here))
+    return None
+
+
+def _spell(path: tuple[Any, ...]) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else canonical.key_path(step)
+    return text.removeprefix(".")
+
+
+def check_u64(owner: str, **values: object) -> None:
+    """Raise ValueError naming the first field that is not an unsigned 64-bit integer."""
+    for name, value in values.items():
+        if type(value) is not int or not 0 <= value <= canonical.U64_MAX:
+            raise ValueError(f"{owner}.{name} must be an integer from 0 to 2**64 - 1, not {value!r}")
