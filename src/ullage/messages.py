@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeAlias
 
+import msgspec
+
 from .blank import is_blank
 from .wire import Wire
 
@@ -30,6 +32,11 @@ __all__ = [
 ]
 
 
+def _check_text(owner: object, name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(owner).__name__}.{name} must be a str, not {value!r:.80}")
+
+
 class ToolCall(Wire, frozen=True, forbid_unknown_fields=True):
     """A call that the model asks for.  ``arguments`` is any JSON value; a blank ``id`` is a ValueError."""
 
@@ -40,6 +47,7 @@ class ToolCall(Wire, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or is_blank(self.id):
             raise ValueError(f"ToolCall.id must be a text that is not blank, not {self.id!r}")
+        _check_text(self, "name", self.name)
 
 
 class SystemMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field="role", tag="system"):
@@ -47,11 +55,17 @@ class SystemMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field="ro
 
     content: str
 
+    def __post_init__(self) -> None:
+        _check_text(self, "content", self.content)
+
 
 class UserMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field="role", tag="user"):
     """Text from the user; the first message of a turn."""
 
     content: str
+
+    def __post_init__(self) -> None:
+        _check_text(self, "content", self.content)
 
 
 class AssistantMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field="role", tag="assistant"):
@@ -62,12 +76,25 @@ class AssistantMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field=
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.content is not None:
+            _check_text(self, "content", self.content)
+        if self.tool_calls != ():
+            for call in self.tool_calls:
+                if not isinstance(call, ToolCall):
+                    raise TypeError(f"AssistantMessage.tool_calls must hold ToolCall, not {call!r}")
+            msgspec.structs.force_setattr(self, "tool_calls", tuple(self.tool_calls))
+
 
 class ToolMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field="role", tag="tool"):
     """The result of the call whose id is ``call_id``."""
 
     call_id: str
     content: str
+
+    def __post_init__(self) -> None:
+        _check_text(self, "call_id", self.call_id)
+        _check_text(self, "content", self.content)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
