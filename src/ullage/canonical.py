@@ -10,10 +10,10 @@ the same lengths without writing anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -29,14 +29,27 @@ _quote: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def write(value: Any) -> bytes:
-    """The canonical JSON of a value or wire type, as UTF-8.
+    """The canonical JSON of a value, a wire type, or a list of wire types, as UTF-8.
 
     Raises JsonValueError (JsonTypeError for a foreign type) naming the path.
     """
-    return _text(value, 0).encode()
+    return _wire(value).encode()
 
 
-def _text(value: Any, depth: int) -> str:
+_Spell: TypeAlias = Callable[[Any, int], str]
+
+
+def _wire(item: Any, depth: int = 0) -> str:
+    """A wire type or a list of them.  Any other value counts its nested levels from itself on."""
+    if isinstance(item, msgspec.Struct):
+        values = getattr(item, "json_values", ())
+        return _object(((key, value, _value if key in values else _wire) for key, value in fields(item)), 0)
+    if isinstance(item, (list, tuple)) and item and isinstance(item[0], msgspec.Struct):
+        return _array(item, _wire, 0)
+    return _value(item, depth)
+
+
+def _value(value: Any, depth: int) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -49,29 +62,34 @@ def _text(value: Any, depth: int) -> str:
         return int.__repr__(value)
     if isinstance(value, float):
         return _float(value)
-    if not isinstance(value, (list, tuple, dict, msgspec.Struct)):
+    if not isinstance(value, (list, tuple, dict)):
         raise JsonTypeError(f"{type(value).__name__} is not a JSON type")
     if depth == MAX_DEPTH:
         raise JsonValueError(f"more than {MAX_DEPTH} nested arrays and objects (or a cycle)")
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(_element(item, i, depth + 1) for i, item in enumerate(value))}]"
+
     if isinstance(value, dict):
-        return f"{{{','.join(_member(key, value[key], depth + 1) for key in _sorted_keys(value))}}}"
-    return f"{{{','.join(_member(key, item, depth + 1) for key, item in fields(value))}}}"
+        return _object(((key, value[key], _value) for key in _sorted_keys(value)), depth + 1)
+    return _array(value, _value, depth + 1)
 
 
-def _element(item: Any, index: int, depth: int) -> str:
-    try:
-        return _text(item, depth)
-    except JsonValueError as error:
-        raise located(error, f"[{index}]") from None
+def _array(items: Iterable[Any], spell: _Spell, depth: int) -> str:
+    texts: list[str] = []
+    for index, item in enumerate(items):
+        try:
+            texts.append(spell(item, depth))
+        except JsonValueError as error:
+            raise located(error, f"[{index}]") from None
+    return f"[{','.join(texts)}]"
 
 
-def _member(key: str, item: Any, depth: int) -> str:
-    try:
-        return f"{_string(key)}:{_text(item, depth)}"
-    except JsonValueError as error:
-        raise located(error, key_path(key)) from None
+def _object(members: Iterable[tuple[str, Any, _Spell]], depth: int) -> str:
+    texts: list[str] = []
+    for key, item, spell in members:
+        try:
+            texts.append(f"{_string(key)}:{spell(item, depth)}")
+        except JsonValueError as error:
+            raise located(error, key_path(key)) from None
+    return f"{{{','.join(texts)}}}"
 
 
 def _sorted_keys(value: dict[Any, Any]) -> list[str]:

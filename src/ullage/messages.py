@@ -40,6 +40,8 @@ def _check_text(owner: object, name: str, value: object) -> None:
 class ToolCall(Wire, frozen=True, forbid_unknown_fields=True):
     """A call that the model asks for.  ``arguments`` is any JSON value; a blank ``id`` is a ValueError."""
 
+    json_values: ClassVar[tuple[str, ...]] = ("arguments",)
+
     id: str
     name: str
     arguments: Any
@@ -103,6 +105,8 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 class ToolDefinition(Wire, frozen=True, forbid_unknown_fields=True):
     """A tool that the model may call; ``parameters`` is its JSON Schema."""
 
+    json_values: ClassVar[tuple[str, ...]] = ("parameters",)
+
     name: str
     description: str
     parameters: Any
@@ -138,6 +142,8 @@ class NativeTools(Wire, frozen=True, forbid_unknown_fields=True, tag_field="mode
 
 class JsonSchema(Wire, frozen=True, forbid_unknown_fields=True, tag_field="mode", tag="json_schema"):
     """The answer is a JSON value of this schema."""
+
+    json_values: ClassVar[tuple[str, ...]] = ("schema",)
 
     name: str
     schema: Any

@@ -18,6 +18,7 @@ class Wire(msgspec.Struct, frozen=True):
     """A frozen record with one JSON form: compact, UTF-8, fields in their order."""
 
     omit_when_empty: ClassVar[tuple[str, ...]] = ()  # fields left out of the JSON where they hold nothing
+    json_values: ClassVar[tuple[str, ...]] = ()  # fields that hold any JSON value
     wire_order: ClassVar[tuple[str, ...]] = ()  # where the JSON has another order than the constructor
 
     def to_json(self) -> bytes:
