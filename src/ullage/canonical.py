@@ -127,9 +127,10 @@ def fields(struct: msgspec.Struct) -> list[tuple[str, Any]]:
     if config.tag_field is not None:
         members.append((config.tag_field, config.tag))
     omitted = getattr(struct, "omit_when_empty", ())
+    values = getattr(struct, "json_values", ())
     for name in getattr(struct, "wire_order", ()) or struct.__struct_fields__:
         item = getattr(struct, name)
-        if name in omitted and not item and item != "":
+        if name in omitted and (item is None or (item == () and name not in values)):
             continue
         members.append((name, item.value if isinstance(item, Enum) else item))
     return members

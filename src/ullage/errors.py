@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from .report import ContextBuildReport
@@ -16,8 +16,10 @@ __all__ = [
     "DoesNotFit",
     "InvalidContext",
     "InvalidShape",
+    "JournalError",
     "JsonTypeError",
     "JsonValueError",
+    "ProjectionError",
     "ResourceLimit",
     "TokenOverflow",
     "TranscriptError",
@@ -43,7 +45,7 @@ class _Located(UllageError):
         self.reason = reason
         self.path = path
 
-    def __reduce__(self) -> tuple[type[_Located], tuple[str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.path)
 
 
@@ -61,6 +63,43 @@ class DecodeError(_Located, ValueError):
 
 class TranscriptError(_Located, ValueError):
     """A transcript that cannot be sent: ``path`` is the message (or part of it) at fault."""
+
+
+class JournalError(DecodeError):
+    """A journal that cannot be read.
+
+    ``line`` is the line at fault, from 1, and ``offset`` the byte of the journal
+    at which it starts: everything before it can be read.  ``path`` is the value
+    at fault inside the line's event, where there is one.
+    """
+
+    def __init__(self, reason: str, line: int, offset: int, path: str = "") -> None:
+        super().__init__(reason, path)
+        self.args = (f"line {line} (byte {offset}): {self}",)
+        self.line = line
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.line, self.offset, self.path)
+
+
+class ProjectionError(UllageError):
+    """A log that gives no history.  ``str(error)`` is the contract's text, ``error.kind`` its kind.
+
+    The kinds are InvalidConfig, Limit, Physical, Malformed, Unconfirmed and
+    MissingReply.  ``event_id`` and ``index`` name the event at fault, or the
+    first event of the turn at fault, and its place in the log from 0; None
+    where the fault is no event's.
+    """
+
+    def __init__(self, kind: str, text: str, event_id: str | None = None, index: int | None = None) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.event_id = event_id
+        self.index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, str(self), self.event_id, self.index), self.__dict__
 
 
 class CounterOverflow(UllageError, OverflowError):

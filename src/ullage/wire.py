@@ -11,13 +11,13 @@ from .errors import DecodeError
 
 # The members that hold any JSON value.  Inside them the last of a repeated key
 # holds; everywhere else a repeated field is an error.
-_VALUE_FIELDS = frozenset({"arguments", "parameters", "schema"})
+_VALUE_FIELDS = frozenset({"arguments", "parameters", "schema", "artifact", "payload", "plan"})
 
 
 class Wire(msgspec.Struct, frozen=True):
     """A frozen record with one JSON form: compact, UTF-8, fields in their order."""
 
-    omit_when_empty: ClassVar[tuple[str, ...]] = ()  # fields left out of the JSON where they hold nothing
+    omit_when_empty: ClassVar[tuple[str, ...]] = ()  # fields left out of the JSON where they hold None or ()
     json_values: ClassVar[tuple[str, ...]] = ()  # fields that hold any JSON value
     wire_order: ClassVar[tuple[str, ...]] = ()  # where the JSON has another order than the constructor
 
