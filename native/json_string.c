@@ -1,0 +1,231 @@
+/* json_string.c: strings in JSON text, their canonical length and the identity of keys. */
+#include "bits.h"
+#include "json_length_internal.h"
+#include "json_scan.h"
+
+/* ---- Reading ---- */
+
+/* Where a word has a quote, a backslash or a control character: bit 7 of the byte.  Bytes above the first such
+ * one may be marked wrongly, since the subtractions borrow; the first never is. */
+static inline uint64_t special_bytes(uint64_t word) {
+    const uint64_t quote = word ^ UL_ONES * '"';
+    const uint64_t backslash = word ^ UL_ONES * '\\';
+    const uint64_t below_space = (word - UL_ONES * ' ') & ~word;
+    return (below_space | ((quote - UL_ONES) & ~quote) | ((backslash - UL_ONES) & ~backslash)) & UL_HIGH_BITS;
+}
+
+/* Passes over text that stands for itself; `*high` collects the top bits of all of it.
+ *
+ * A run that has lasted a while usually lasts longer.  Then the kernels help: a block whose length as Latin-1 is
+ * its size has nothing to escape and is ASCII. */
+static const uint8_t *plain_run(const ul_scan *scan, const uint8_t *at, uint64_t *high) {
+    enum { PATIENCE = 64, BLOCK = 256 };
+    const uint8_t *start = at;
+    while (scan->end - at >= 8) {
+        const uint64_t word = ul_load64(at);
+        const uint64_t special = special_bytes(word);
+        if (special != 0) {
+            const unsigned bits = ul_lowest_bit(special) & ~7u;
+            *high |= word & ((UINT64_C(1) << bits) - 1);
+            return at + bits / 8;
+        }
+        *high |= word;
+        at += 8;
+        if (at - start < PATIENCE) continue;
+        while (scan->end - at >= BLOCK && scan->scanner->text->latin1(at, BLOCK) == BLOCK) at += BLOCK;
+        start = at;
+    }
+    while (at < scan->end && *at >= 0x20 && *at != '"' && *at != '\\') *high |= *at++;
+    return at;
+}
+
+static int hex_digit(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const uint8_t lower = c | 0x20;
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/* The four digits of a \u escape. */
+static const uint8_t *scan_hex4(ul_scan *scan, const uint8_t *at, uint32_t *unit) {
+    *unit = 0;
+    for (int i = 0; i < 4; i++, at++) {
+        if (at == scan->end) return ul_fail(scan, UL_JSON_END, at);
+        const int digit = hex_digit(*at);
+        if (digit < 0) return ul_fail(scan, UL_JSON_ESCAPE, at);
+        *unit = *unit << 4 | (uint32_t)digit;
+    }
+    return at;
+}
+
+/* A \u escape, or two of them for a code point above U+FFFF. */
+static const uint8_t *scan_unicode_escape(ul_scan *scan, const uint8_t *at, uint32_t *code_point) {
+    const uint8_t *backslash = at;
+    uint32_t low;
+    at = scan_hex4(scan, at + 2, code_point);
+    if (at == NULL || !ul_is_surrogate(*code_point)) return at;
+    if (*code_point >= 0xDC00) return ul_fail(scan, UL_JSON_SURROGATE, backslash);
+    for (int i = 0; i < 2; i++, at++) {
+        if (at == scan->end) return ul_fail(scan, UL_JSON_END, at);
+        if (*at != "\\u"[i]) return ul_fail(scan, UL_JSON_SURROGATE, backslash);
+    }
+    at = scan_hex4(scan, at, &low);
+    if (at == NULL) return NULL;
+    if (low < 0xDC00 || low > 0xDFFF) return ul_fail(scan, UL_JSON_SURROGATE, backslash);
+    *code_point = 0x10000 + ((*code_point - 0xD800) << 10) + (low - 0xDC00);
+    return at;
+}
+
+/* An escape from its backslash on; `*length` is what its character takes in canonical text. */
+static const uint8_t *scan_escape(ul_scan *scan, const uint8_t *at, unsigned *length) {
+    uint32_t code_point;
+    if (scan->end - at < 2) return ul_fail(scan, UL_JSON_END, scan->end);
+    switch (at[1]) {
+    case '"':
+    case '\\':
+    case 'b':
+    case 'f':
+    case 'n':
+    case 'r':
+    case 't':
+        *length = 2;
+        return at + 2;
+    case '/':
+        *length = 1;
+        return at + 2;
+    case 'u':
+        at = scan_unicode_escape(scan, at, &code_point);
+        if (at != NULL) *length = ul_code_point_length(code_point);
+        return at;
+    default:
+        return ul_fail(scan, UL_JSON_ESCAPE, at + 1);
+    }
+}
+
+/* Reports the bytes that are not UTF-8, if any come before the fault found. */
+static const uint8_t *fail_in_string(ul_scan *scan, const uint8_t *start) {
+    const uint8_t *invalid = start + ul_utf8_check(start, (size_t)(scan->fault - start));
+    return invalid < scan->fault ? ul_fail(scan, UL_JSON_UTF8, invalid) : NULL;
+}
+
+const uint8_t *ul_scan_string(ul_scan *scan, const uint8_t *start, uint64_t *length, bool *escaped) {
+    uint64_t high = 0;    /* bit 7 of any byte: not all is ASCII */
+    uint64_t written = 0; /* bytes of escapes in this text */
+    uint64_t needed = 0;  /* and in canonical text */
+    const uint8_t *at = start;
+    for (;;) {
+        unsigned canonical;
+        at = plain_run(scan, at, &high);
+        if (at == scan->end) {
+            ul_fail(scan, UL_JSON_END, at);
+            return fail_in_string(scan, start);
+        }
+        if (*at == '"') break;
+        if (*at != '\\') {
+            ul_fail(scan, UL_JSON_CONTROL, at);
+            return fail_in_string(scan, start);
+        }
+        const uint8_t *escape = at;
+        at = scan_escape(scan, at, &canonical);
+        if (at == NULL) return fail_in_string(scan, start);
+        written += (uint64_t)(at - escape);
+        needed += canonical;
+    }
+    const size_t n = (size_t)(at - start);
+    if ((high & UL_HIGH_BITS) != 0) {
+        const size_t valid = ul_utf8_check(start, n);
+        if (valid < n) return ul_fail(scan, UL_JSON_UTF8, start + valid);
+    }
+    *length = n - written + needed;
+    *escaped = written > 0;
+    return at + 1;
+}
+
+/* ---- Keys ---- */
+
+/* The decoded bytes of a string that has been read without fault, one by one. */
+typedef struct {
+    const uint8_t *at;
+    uint8_t utf8[4]; /* of the last escape, those still to come at the end */
+    unsigned left;
+} decoder;
+
+static uint32_t hex4(const uint8_t *at) {
+    uint32_t unit = 0;
+    for (int i = 0; i < 4; i++) unit = unit << 4 | (uint32_t)hex_digit(at[i]);
+    return unit;
+}
+
+/* Puts the code point's UTF-8 form at the end of `utf8`. */
+static void encode(decoder *d, uint32_t code_point) {
+    static const uint8_t lead[5] = {0, 0x00, 0xC0, 0xE0, 0xF0};
+    const unsigned n = 1u + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000);
+    for (unsigned i = 3; i > 4 - n; i--, code_point >>= 6) d->utf8[i] = (uint8_t)(0x80 | (code_point & 0x3F));
+    d->utf8[4 - n] = (uint8_t)(lead[n] | code_point);
+    d->left = n;
+}
+
+static void decode_escape(decoder *d) {
+    static const char names[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    const uint8_t name = d->at[1];
+    if (name == 'u') {
+        uint32_t code_point = hex4(d->at + 2);
+        d->at += 6;
+        if (ul_is_surrogate(code_point)) {
+            code_point = 0x10000 + ((code_point - 0xD800) << 10) + (hex4(d->at + 2) - 0xDC00);
+            d->at += 6;
+        }
+        encode(d, code_point);
+        return;
+    }
+    uint8_t byte = name; /* a quote, backslash or slash is its own name */
+    for (int i = 0; names[i] != '\0'; i++) {
+        if (name == (uint8_t)names[i]) byte = (uint8_t)meant[i];
+    }
+    d->at += 2;
+    encode(d, byte);
+}
+
+/* The next byte, or -1 at the end. */
+static int next_byte(decoder *d) {
+    if (d->left == 0) {
+        if (*d->at == '"') return -1;
+        if (*d->at != '\\') return *d->at++;
+        decode_escape(d);
+    }
+    return d->utf8[4 - d->left--];
+}
+
+bool ul_same_key(const uint8_t *a, const uint8_t *b) {
+    decoder left = {.at = a}, right = {.at = b};
+    for (;;) {
+        const int byte = next_byte(&left);
+        if (byte != next_byte(&right)) return false;
+        if (byte < 0) return true;
+    }
+}
+
+/* The hash multiplies by a secret, so that keys which collide cannot be worked out without it.  Both ways
+ * below feed it the same words: eight bytes each, then the rest padded with zeros, and the length. */
+static inline uint64_t mix(const ul_scan *scan, uint64_t hash, uint64_t word) {
+    return ul_fold_multiply(hash ^ word, scan->key_secret);
+}
+
+static uint64_t hash_escaped(const ul_scan *scan, const uint8_t *key) {
+    decoder d = {.at = key};
+    uint64_t hash = scan->scanner->seed, word = 0, n = 0;
+    for (int byte; (byte = next_byte(&d)) >= 0;) {
+        word |= (uint64_t)byte << n % 8 * 8;
+        if (++n % 8 != 0) continue;
+        hash = mix(scan, hash, word);
+        word = 0;
+    }
+    return mix(scan, mix(scan, hash, word), n);
+}
+
+uint64_t ul_key_hash(const ul_scan *scan, const uint8_t *key, size_t n, bool escaped) {
+    if (escaped) return hash_escaped(scan, key);
+    uint64_t hash = scan->scanner->seed;
+    size_t i = 0;
+    for (; n - i >= 8; i += 8) hash = mix(scan, hash, ul_load64(key + i));
+    return mix(scan, mix(scan, hash, ul_load_part(key + i, n - i)), n);
+}
