@@ -1,0 +1,105 @@
+"""ullage: fit a growing conversation into a model's context window.
+
+Counts the whole request, reserves room for the answer, drops the oldest whole
+turns until it fits, and reports every count and every turn dropped.
+"""
+
+from . import errors
+from ._core import json_length, json_text_length
+from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
+from .builder import CanonicalContextBuilder
+from .contract import ContextBuilder
+from .counters import ByteHeuristicCounter
+from .counting import AdditiveTokenCounter, ContextTokenCounter
+from .errors import *  # noqa: F403
+from .fit import FitResult, fit
+from .history import (
+    ConversationProjection,
+    GroupKind,
+    LegacyReplies,
+    OmissionReason,
+    OmittedEvent,
+    ProjectedTurn,
+    ProjectionConfig,
+    ProjectionGroup,
+    TurnState,
+)
+from .messages import (
+    AssistantMessage,
+    AutoChoice,
+    Constraint,
+    GenerationRequest,
+    JsonSchema,
+    Message,
+    NamedChoice,
+    NativeTools,
+    RequiredChoice,
+    SystemMessage,
+    TextConstraint,
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+    ToolMessage,
+    UserMessage,
+)
+from .report import (
+    BuiltContext,
+    ContextBuildInput,
+    ContextBuildReport,
+    ContextCountAttempt,
+    ContextTokenBreakdown,
+    ContextTokenCount,
+    ContextTurnSelection,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    *errors.__all__,
+    "AdditiveTokenCounter",
+    "AssistantMessage",
+    "AutoChoice",
+    "BuiltContext",
+    "ByteHeuristicCounter",
+    "CanonicalContextBuilder",
+    "Constraint",
+    "ContextBudget",
+    "ContextBuildInput",
+    "ContextBuildLimits",
+    "ContextBuildReport",
+    "ContextBuilder",
+    "ContextCountAttempt",
+    "ContextTarget",
+    "ContextTokenBreakdown",
+    "ContextTokenCount",
+    "ContextTokenCounter",
+    "ContextTurnSelection",
+    "ConversationProjection",
+    "FitResult",
+    "GenerationRequest",
+    "GroupKind",
+    "JsonSchema",
+    "LegacyReplies",
+    "Message",
+    "NamedChoice",
+    "NativeTools",
+    "OmissionReason",
+    "OmittedEvent",
+    "ProjectedTurn",
+    "ProjectionConfig",
+    "ProjectionGroup",
+    "RequiredChoice",
+    "SystemMessage",
+    "TextConstraint",
+    "TokenBoundEvidence",
+    "TokenBudgetMode",
+    "ToolCall",
+    "ToolChoice",
+    "ToolDefinition",
+    "ToolMessage",
+    "TurnState",
+    "UserMessage",
+    "fit",
+    "json_length",
+    "json_text_length",
+]

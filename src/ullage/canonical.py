@@ -181,7 +181,11 @@ def parse_with_repeats(data: bytes | str) -> tuple[Any, list[dict[str, Any]]]:
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
         value = json.loads(
-            text, object_pairs_hook=build, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse
+            text,
+            object_pairs_hook=build,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            parse_constant=_refuse,
         )
     except json.JSONDecodeError as error:
         raise DecodeError(f"malformed JSON at character {error.pos}: {error.msg}") from None

@@ -6,14 +6,15 @@ input on its own, quickly; whatever it does not accept it hands over to here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Protocol
 
 from . import canonical
 from .blank import is_blank
-from .budget import TokenBoundEvidence, TokenBudgetMode
+from .budget import ContextBudget, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .canonical import U64_MAX
-from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, ask_tokens, count_additively, is_additive
+from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, count_additively, is_additive
 from .errors import (
     ContextBuildError,
     CounterFailed,
@@ -33,6 +34,7 @@ from .report import (
     ContextBuildInput,
     ContextBuildReport,
     ContextCountAttempt,
+    ContextTokenBreakdown,
     ContextTokenCount,
     ContextTurnSelection,
 )
@@ -60,13 +62,19 @@ def check_input(input: ContextBuildInput) -> None:
     """Raise the first fault of an input, in the contract's order."""
     budget, limits, history = input.budget, input.limits, input.history
     _check_figures(input)
-    if budget.mode is TokenBudgetMode.HARD and budget.output_evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND:
+    if (
+        budget.mode is TokenBudgetMode.HARD
+        and budget.output_evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND
+    ):
         raise UnverifiedCount(path="budget.output_evidence")
     if max(len(history.groups), len(history.turns)) > limits.max_groups:
         raise ResourceLimit("groups", path="history")
     if input_length(input) > limits.max_input_bytes:
         raise ResourceLimit("input bytes")
-    if len(input.system) + len(input.current) + sum(len(g.messages) for g in history.groups) > limits.max_messages:
+    if (
+        len(input.system) + len(input.current) + sum(len(g.messages) for g in history.groups)
+        > limits.max_messages
+    ):
         raise ResourceLimit("messages")
     if history.algorithm_version != PROJECTION_VERSION:
         raise InvalidContext("unsupported projection version", path="history.algorithm_version")
@@ -165,32 +173,108 @@ def _well_formed(group: ProjectionGroup) -> bool:
 # --- the loop -----------------------------------------------------------------
 
 
+class Outcome(Enum):
+    """How a loop ended."""
+
+    FITS = 0
+    DOES_NOT_FIT = 1
+    COUNT_LIMIT = 2
+
+
+def remove_until_fit(
+    count: Callable[[int], ContextTokenCount], removable: int, budget: ContextBudget, max_count_calls: int
+) -> tuple[list[ContextCountAttempt], Outcome]:
+    """Count the complete candidate, drop the oldest turn that may go, count again, until it fits.
+
+    ``count(removed)`` counts the candidate without the first ``removed`` of the
+    ``removable`` turns; whatever it raises ends the loop.
+    """
+    attempts: list[ContextCountAttempt] = []
+    for removed in range(removable + 1):
+        attempts.append(attempt(budget, removed, count(removed)))
+        if attempts[-1].total_reserved <= budget.window_tokens:
+            return attempts, Outcome.FITS
+        if removed < removable and len(attempts) >= max_count_calls:
+            return attempts, Outcome.COUNT_LIMIT
+    return attempts, Outcome.DOES_NOT_FIT
+
+
+def attempt(budget: ContextBudget, removed: int, count: ContextTokenCount) -> ContextCountAttempt:
+    """Record a count.  Raises TokenOverflow, or InvalidContext for a count of nothing."""
+    total = count.tokens.total()
+    if total == 0:
+        raise InvalidContext("zero input count")
+    reserved = total + budget.output_reserve + budget.safety_margin
+    if reserved > U64_MAX:
+        raise TokenOverflow
+    return ContextCountAttempt(removed, count, reserved)
+
+
+def checked_count(count: Any, target: ContextTarget, budget: ContextBudget) -> ContextTokenCount:
+    """A counter's answer.  Raises CounterFailed where it is none, UnverifiedCount where it may not be used."""
+    if not isinstance(count, ContextTokenCount):
+        raise CounterFailed(f"count gave a {type(count).__name__}, not a ContextTokenCount")
+    check_evidence(count.method, count.evidence, budget)
+    if count.target != target:
+        raise UnverifiedCount
+    return count
+
+
+def check_evidence(method: str, evidence: TokenBoundEvidence, budget: ContextBudget) -> None:
+    """Raise UnverifiedCount for a blank method, or for an estimate in Hard mode."""
+    hard = budget.mode is TokenBudgetMode.HARD
+    if is_blank(method) or (hard and evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND):
+        raise UnverifiedCount
+
+
+def derive_attempts(
+    target: ContextTarget,
+    method: str,
+    evidence: TokenBoundEvidence,
+    fixed: ContextTokenBreakdown,
+    reserved: int,
+    messages: Sequence[int],
+) -> tuple[ContextCountAttempt, ...]:
+    """The attempts of a loop whose counts differ only in their message tokens."""
+    system, constraint, template = fixed.system, fixed.constraint, fixed.template
+    base = system + constraint + template + reserved
+    return tuple(
+        ContextCountAttempt(
+            removed,
+            ContextTokenCount(target, method, evidence, ContextTokenBreakdown(system, tokens, constraint, template)),
+            base + tokens,
+        )
+        for removed, tokens in enumerate(messages)
+    )
+
+
 def build_by_counting(
     input: ContextBuildInput, counter: ContextTokenCounter | AdditiveTokenCounter
 ) -> BuiltContext:
-    """Count the complete candidate, drop the oldest turn that may go, count again, until it fits.
-
-    The input has passed ``check_input``.
-    """
-    budget = input.budget
+    """Build by counting each candidate whole.  The input has passed ``check_input``."""
     pinned = set(input.pinned_turns)
     turn_ids = [turn.turn_id for turn in input.history.turns]
-    retained = dict.fromkeys(turn_ids, True)
-    removable = iter([turn_id for turn_id in turn_ids if turn_id not in pinned])
-    attempts: list[ContextCountAttempt] = []
-    while True:
-        request = candidate(input, retained)
-        count = _count(input, counter, request)
-        attempts.append(attempt(input, len(retained) - sum(retained.values()), count))
-        if attempts[-1].total_reserved <= budget.window_tokens:
-            return BuiltContext(request, make_report(input, retained, attempts))
-        oldest = next(removable, None)
-        if oldest is None:
-            report = make_report(input, retained, attempts)
-            raise does_not_fit(report, _current_tokens(input, counter))
-        if len(attempts) >= input.limits.max_count_calls:
-            raise count_limit(make_report(input, retained, attempts))
-        retained[oldest] = False
+    removable = [turn_id for turn_id in turn_ids if turn_id not in pinned]
+
+    def retained(removed: int) -> dict[str, bool]:
+        return dict.fromkeys(turn_ids, True) | dict.fromkeys(removable[:removed], False)
+
+    def count(removed: int) -> ContextTokenCount:
+        request = candidate(input, retained(removed))
+        if is_additive(counter):
+            answer = ask(count_additively, counter, input.target, request)
+        else:
+            answer = ask(counter.count, input.target, request)  # type: ignore[union-attr]
+        return checked_count(answer, input.target, input.budget)
+
+    attempts, outcome = remove_until_fit(count, len(removable), input.budget, input.limits.max_count_calls)
+    kept = retained(attempts[-1].removed_turns)
+    report = make_report(input, kept, attempts)
+    if outcome is Outcome.DOES_NOT_FIT:
+        raise does_not_fit(report, _current_tokens(input, counter))
+    if outcome is Outcome.COUNT_LIMIT:
+        raise count_limit(report)
+    return BuiltContext(candidate(input, kept), report)
 
 
 def system_messages(input: ContextBuildInput) -> list[SystemMessage]:
@@ -200,49 +284,34 @@ def system_messages(input: ContextBuildInput) -> list[SystemMessage]:
 
 def candidate(input: ContextBuildInput, retained: dict[str, bool]) -> GenerationRequest:
     """The request that holds the retained turns."""
-    kept = [message for group in input.history.groups if retained[group.turn_id] for message in group.messages]
+    kept = [
+        message for group in input.history.groups if retained[group.turn_id] for message in group.messages
+    ]
     return GenerationRequest((*system_messages(input), *kept, *input.current), input.constraint)
-
-
-def _count(
-    input: ContextBuildInput, counter: ContextTokenCounter | AdditiveTokenCounter, request: GenerationRequest
-) -> ContextTokenCount:
-    if is_additive(counter):
-        return _checked(input, ask(count_additively, counter, input.target, request))
-    return _checked(input, ask(counter.count, input.target, request))  # type: ignore[union-attr]
-
-
-def _checked(input: ContextBuildInput, count: Any) -> ContextTokenCount:
-    if not isinstance(count, ContextTokenCount):
-        raise CounterFailed(f"count gave a {type(count).__name__}, not a ContextTokenCount")
-    unverified = (
-        input.budget.mode is TokenBudgetMode.HARD and count.evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND
-    )
-    if count.target != input.target or is_blank(count.method) or unverified:
-        raise UnverifiedCount
-    return count
-
-
-def attempt(input: ContextBuildInput, removed: int, count: ContextTokenCount) -> ContextCountAttempt:
-    """Record a count.  Raises TokenOverflow, or InvalidContext for a count of nothing."""
-    total = count.tokens.total()
-    if total == 0:
-        raise InvalidContext("zero input count")
-    reserved = total + input.budget.output_reserve + input.budget.safety_margin
-    if reserved > U64_MAX:
-        raise TokenOverflow
-    return ContextCountAttempt(removed, count, reserved)
 
 
 def make_report(
     input: ContextBuildInput, retained: dict[str, bool], attempts: Sequence[ContextCountAttempt]
 ) -> ContextBuildReport:
-    """The report, turns in the order of the history."""
-    history = input.history
+    """The report of a build that kept the retained turns."""
     events: dict[str, list[str]] = {turn_id: [] for turn_id in retained}
-    for group in history.groups:
+    for group in input.history.groups:
         events[group.turn_id].extend(group.source_events)
     pinned = set(input.pinned_turns)
+    turns = (
+        ContextTurnSelection(turn_id, tuple(events[turn_id]), kept, turn_id in pinned)
+        for turn_id, kept in retained.items()
+    )
+    return build_report(input, tuple(turns), tuple(attempts))
+
+
+def build_report(
+    input: ContextBuildInput,
+    turns: tuple[ContextTurnSelection, ...],
+    attempts: tuple[ContextCountAttempt, ...],
+) -> ContextBuildReport:
+    """The report, turns in the order of the history."""
+    history = input.history
     return ContextBuildReport(
         algorithm_version=ALGORITHM_VERSION,
         projection_version=history.algorithm_version,
@@ -255,11 +324,8 @@ def make_report(
         limits=input.limits,
         system_messages=len(input.system),
         current_messages=len(input.current),
-        turns=tuple(
-            ContextTurnSelection(turn_id, tuple(events[turn_id]), kept, turn_id in pinned)
-            for turn_id, kept in retained.items()
-        ),
-        attempts=tuple(attempts),
+        turns=turns,
+        attempts=attempts,
     )
 
 
@@ -271,7 +337,7 @@ def _current_tokens(
 ) -> int | None:
     if not is_additive(counter):
         return None
-    return sum(ask_tokens(counter.message_tokens, message) for message in input.current)  # type: ignore[union-attr]
+    return sum(ask(counter.message_tokens, message) for message in input.current)  # type: ignore[union-attr]
 
 
 def does_not_fit(report: ContextBuildReport, current_tokens: int | None) -> ContextBuildError:
@@ -294,6 +360,8 @@ def does_not_fit(report: ContextBuildReport, current_tokens: int | None) -> Cont
         f"needed {last.total_reserved:,} tokens, window {budget.window_tokens:,} ({listed}): shorten the system "
         "text or the current turn, unpin turns, lower the reserve, or take a larger window"
     )
+    if 2 * budget.output_reserve > budget.window_tokens:
+        error.add_note(f"output_reserve alone takes {budget.output_reserve / budget.window_tokens:.0%} of the window")
     return error
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
 
 from .budget import ContextTarget, TokenBoundEvidence
 from .canonical import U64_MAX
 from .errors import CounterFailed, CounterOverflow
 from .messages import Constraint, GenerationRequest, Message, SystemMessage
 from .report import ContextTokenBreakdown, ContextTokenCount
+from .wire import check_u64
 
 __all__ = ["AdditiveTokenCounter", "ContextTokenCounter", "count_additively", "is_additive"]
 
@@ -74,16 +77,16 @@ def count_additively(
     """The count of a request as the sum over its messages.  Raises CounterOverflow."""
     system = messages = 0
     for message in request.messages:
-        tokens = counter.message_tokens(message)
+        tokens = token_figure(counter.message_tokens(message), "message_tokens")
         if isinstance(message, SystemMessage):
             system += tokens
         else:
             messages += tokens
         if system > U64_MAX or messages > U64_MAX:
             raise CounterOverflow
-    breakdown = ContextTokenBreakdown(
-        system, messages, counter.constraint_tokens(request.constraint), counter.template_tokens
-    )
+    constraint = token_figure(counter.constraint_tokens(request.constraint), "constraint_tokens")
+    template = token_figure(counter.template_tokens, "template_tokens")
+    breakdown = ContextTokenBreakdown(system, messages, constraint, template)
     return ContextTokenCount(target, counter.method, counter.evidence, breakdown)
 
 
@@ -95,10 +98,35 @@ def ask(function: Callable[..., Any], *arguments: object) -> Any:
         raise CounterFailed(str(error)) from error
 
 
-def ask_tokens(function: Callable[..., Any], *arguments: object) -> int:
-    """Call a counter for one figure.  Raises CounterFailed where that is not unsigned 64-bit."""
-    tokens = ask(function, *arguments)
-    if type(tokens) is not int or not 0 <= tokens <= U64_MAX:
-        name = getattr(function, "__name__", "the counter")
-        raise CounterFailed(f"{name} gave {tokens!r}, not an integer from 0 to 2**64 - 1")
-    return tokens
+def token_figure(value: object, source: str) -> int:
+    """A figure that a counter gave.  Raises ValueError where it is not unsigned 64-bit."""
+    if type(value) is not int or not 0 <= value <= U64_MAX:
+        raise ValueError(f"{source} gave {value!r}, not an integer from 0 to 2**64 - 1")
+    return value
+
+
+class ByteHeuristic(msgspec.Struct, frozen=True):
+    """One token for four bytes of JSON; the engines differ only in how they find the bytes."""
+
+    method: ClassVar[str] = "serialized-utf8-ceil-div4-v1"
+    evidence: ClassVar[TokenBoundEvidence] = TokenBoundEvidence.ESTIMATE
+
+    template_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        check_u64(type(self).__name__, template_tokens=self.template_tokens)
+
+    def _bytes(self, item: Message | Constraint) -> int:
+        raise AssertionError("an engine gives the length")
+
+    def message_tokens(self, message: Message) -> int:
+        """ceil(bytes / 4) of the message's JSON.  Raises JsonValueError naming the path at fault."""
+        return (self._bytes(message) + 3) // 4
+
+    def constraint_tokens(self, constraint: Constraint) -> int:
+        """ceil(bytes / 4) of the constraint's JSON."""
+        return (self._bytes(constraint) + 3) // 4
+
+    def count(self, target: ContextTarget, request: GenerationRequest) -> ContextTokenCount:
+        """The count of a complete request, rounded up for each message and for the constraint."""
+        return count_additively(self, target, request)

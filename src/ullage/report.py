@@ -127,7 +127,9 @@ class ContextBuildReport(Wire, frozen=True):
     def to_json(self) -> bytes:
         """The contract's JSON.  Raises JsonValueError naming the path of a text that has none."""
         try:
-            return msgspec.json.encode(self)  # the same bytes, since a report holds no float and no JSON value
+            return msgspec.json.encode(
+                self
+            )  # the same bytes, since a report holds no float and no JSON value
         except UnicodeEncodeError:
             return super().to_json()
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from .blank import is_blank
 from .errors import InvalidShape
-from .messages import AssistantMessage, Constraint, JsonSchema, Message, NamedChoice, NativeTools, ToolCall, ToolMessage
+from .messages import (
+    AssistantMessage,
+    Constraint,
+    JsonSchema,
+    Message,
+    NamedChoice,
+    NativeTools,
+    ToolCall,
+    ToolMessage,
+)
 
 _BLANK_NAME = "tool or schema name must not be blank"
 _BAD_SCHEMA = "JSON Schema root must be an object or boolean"
@@ -32,7 +41,9 @@ def check_messages(messages: Sequence[Message], where: str = "messages") -> None
             for k, call in enumerate(message.tool_calls):
                 _check_call(call, pending, f"{path}.tool_calls[{k}]")
     if pending:
-        raise InvalidShape("model context is missing one or more tool results", path=f"{where}[{len(messages) - 1}]")
+        raise InvalidShape(
+            "model context is missing one or more tool results", path=f"{where}[{len(messages) - 1}]"
+        )
 
 
 def _check_call(call: ToolCall, pending: set[str], path: str) -> None:
@@ -51,7 +62,9 @@ def check_constraint(constraint: Constraint) -> None:
         _check_schema(constraint.name, constraint.schema, "constraint", "schema")
     elif isinstance(constraint, NativeTools):
         if not constraint.tools:
-            raise InvalidShape("native-tool constraint requires at least one candidate", path="constraint.tools")
+            raise InvalidShape(
+                "native-tool constraint requires at least one candidate", path="constraint.tools"
+            )
         names: set[str] = set()
         for i, tool in enumerate(constraint.tools):
             path = f"constraint.tools[{i}]"
@@ -61,7 +74,8 @@ def check_constraint(constraint: Constraint) -> None:
             names.add(tool.name)
         if isinstance(constraint.choice, NamedChoice) and constraint.choice.name not in names:
             raise InvalidShape(
-                "requested or generated tool is not in the visible candidate set", path="constraint.choice.name"
+                "requested or generated tool is not in the visible candidate set",
+                path="constraint.choice.name",
             )
 
 

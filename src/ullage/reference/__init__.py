@@ -8,17 +8,13 @@ errors; the test suite compares them on everything.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import msgspec
+from typing import Any
 
 from .. import canonical
-from ..budget import ContextTarget, TokenBoundEvidence
 from ..contract import build_by_counting, check_input
-from ..counting import AdditiveTokenCounter, ContextTokenCounter, count_additively
-from ..messages import Constraint, GenerationRequest, Message
-from ..report import BuiltContext, ContextBuildInput, ContextTokenCount
-from ..wire import check_u64
+from ..counting import AdditiveTokenCounter, ByteHeuristic, ContextTokenCounter
+from ..messages import Constraint, Message
+from ..report import BuiltContext, ContextBuildInput
 
 __all__ = ["ByteHeuristicCounter", "CanonicalContextBuilder", "json_length", "json_text_length"]
 
@@ -33,28 +29,11 @@ def json_text_length(text: str | bytes) -> int:
     return len(canonical.write(canonical.parse(text)))
 
 
-class ByteHeuristicCounter(msgspec.Struct, frozen=True):
+class ByteHeuristicCounter(ByteHeuristic, frozen=True):
     """One token for four bytes of JSON, rounded up for each message and for the constraint."""
 
-    method: ClassVar[str] = "serialized-utf8-ceil-div4-v1"
-    evidence: ClassVar[TokenBoundEvidence] = TokenBoundEvidence.ESTIMATE
-
-    template_tokens: int = 32
-
-    def __post_init__(self) -> None:
-        check_u64("ByteHeuristicCounter", template_tokens=self.template_tokens)
-
-    def message_tokens(self, message: Message) -> int:
-        """ceil(bytes / 4) of the message's JSON."""
-        return -(-json_length(message) // 4)
-
-    def constraint_tokens(self, constraint: Constraint) -> int:
-        """ceil(bytes / 4) of the constraint's JSON."""
-        return -(-json_length(constraint) // 4)
-
-    def count(self, target: ContextTarget, request: GenerationRequest) -> ContextTokenCount:
-        """The count of a complete request."""
-        return count_additively(self, target, request)
+    def _bytes(self, item: Message | Constraint) -> int:
+        return json_length(item)
 
 
 class CanonicalContextBuilder:

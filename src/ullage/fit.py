@@ -1,0 +1,329 @@
+"""The everyday call: messages in, the messages that fit and their report out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ._chat import EncodedChat
+from ._core import json_length
+from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
+from .contract import (
+    ALGORITHM_VERSION,
+    PROJECTION_VERSION,
+    Outcome,
+    check_evidence,
+    checked_count,
+    count_limit,
+    derive_attempts,
+    does_not_fit,
+    remove_until_fit,
+)
+from .counters import ByteHeuristicCounter
+from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
+from .errors import InvalidContext, ResourceLimit, UnverifiedCount
+from .formats.openai_chat import ChatMessage, read_message, read_tools
+from .messages import Constraint, GenerationRequest, Message, NativeTools, ToolDefinition
+from .report import (
+    ContextBuildReport,
+    ContextCountAttempt,
+    ContextTokenBreakdown,
+    ContextTokenCount,
+)
+
+__all__ = ["FitResult", "fit"]
+
+M = TypeVar("M")
+
+FORMATS = ("openai",)
+UNSPECIFIED = "unspecified"
+
+
+class FitResult(Generic[M]):
+    """The messages that fit, and what became of the others.
+
+    ``messages`` are the caller's own objects, unchanged, in their order;
+    ``kept`` their indexes in the input.
+    """
+
+    __slots__ = ("_attempts", "_fitting", "_removed", "_report", "messages")
+
+    messages: list[M]
+
+    def __init__(
+        self, fitting: _Fitting, removed: int, attempts: Sequence[int] | Sequence[ContextCountAttempt]
+    ) -> None:
+        self._fitting = fitting
+        self._removed = removed
+        self._attempts = attempts
+        self._report: ContextBuildReport | None = None
+        self.messages = fitting.chat.kept_messages(removed)
+
+    @property
+    def kept(self) -> list[int]:
+        """The indexes of the messages that stay, ascending."""
+        return self._fitting.chat.kept(self._removed)
+
+    @property
+    def report(self) -> ContextBuildReport:
+        """Every count and every turn kept or dropped; made when first read."""
+        if self._report is None:
+            self._report = self._fitting.report(self._removed, self._attempts)
+        return self._report
+
+    def __repr__(self) -> str:
+        total = len(self._fitting.chat.messages)
+        return f"<FitResult: {len(self.messages)} of {total} messages, {self._removed} turns dropped>"
+
+
+def fit(
+    messages: Iterable[M],
+    *,
+    window_tokens: int,
+    output_reserve: int,
+    safety_margin: int = 0,
+    tools: Sequence[Any] = (),
+    format: str | None = None,
+    counter: ContextTokenCounter | AdditiveTokenCounter | None = None,
+    model: str | None = None,
+    mode: TokenBudgetMode = TokenBudgetMode.SOFT,
+    pins: Iterable[str | int] = (),
+    image_tokens: int = 1024,
+    merge_users: bool = False,
+    limits: ContextBuildLimits | None = None,
+) -> FitResult[M]:
+    """Drop the oldest whole turns until the request fits the context window.
+
+    A turn starts at a user message and takes the assistant and tool messages
+    that follow.  Leading system messages, later system messages, the last turn
+    and pinned turns stay.  A tool call is never parted from its results.
+
+    messages: OpenAI chat messages: dicts, objects with ``model_dump``, or this
+        package's own message types.
+    window_tokens, output_reserve, safety_margin: the context window, the room
+        kept for the answer, and room for what the counter misses, in tokens.
+    tools: tool definitions as the API takes them; counted whole.
+    format: the messages' format; ``"openai"`` is the default.
+    counter: how tokens are counted; a token for four bytes of JSON by default.
+    model: named as the target in the report.
+    mode: HARD refuses counts that are not verified upper bounds, and vouches
+        for ``output_reserve`` as one.
+    pins: turns that stay, as ``"turn-3"`` or 3; turns are numbered from 0, a
+        system message after the first turn being a turn of its own.
+    image_tokens: the price of an image, audio or file part.
+    merge_users: consecutive user messages open one turn, not one each.
+    limits: the largest input accepted; by default as large as the input is.
+
+    Raises TranscriptError naming the message for a malformed transcript,
+    JsonValueError naming the value for one that has no JSON form, DoesNotFit
+    with the figures where what must stay is too large, and the other
+    ContextBuildErrors as the builder does.
+    """
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"format is one of {', '.join(FORMATS)}, not {format!r}")
+    if type(image_tokens) is not int or not 0 <= image_tokens < 2**32:
+        raise ValueError(f"image_tokens must be an integer from 0 to 2**32 - 1, not {image_tokens!r}")
+    fitting = _Fitting(
+        EncodedChat(messages, merge_users),
+        tools,
+        counter if counter is not None else ByteHeuristicCounter(),
+        ContextTarget(UNSPECIFIED if model is None else model, UNSPECIFIED),
+        _budget(window_tokens, output_reserve, safety_margin, mode),
+        image_tokens,
+        limits,
+    )
+    for pin in pins:
+        fitting.pin(pin)
+    return fitting.run()
+
+
+def _budget(window: int, reserve: int, margin: int, mode: TokenBudgetMode) -> ContextBudget:
+    hard = mode is TokenBudgetMode.HARD
+    evidence = TokenBoundEvidence.VERIFIED_UPPER_BOUND if hard else TokenBoundEvidence.ESTIMATE
+    budget = ContextBudget(window, reserve, evidence, margin, mode)
+    for name, tokens in (("window_tokens", window), ("output_reserve", reserve)):
+        if tokens == 0:
+            raise InvalidContext(f"{name} is zero", path=name)
+    if reserve + margin >= window:
+        name = "output_reserve" if reserve >= window else "safety_margin"
+        raise InvalidContext(f"output_reserve and safety_margin leave nothing of window_tokens ({window:,})", path=name)
+    return budget
+
+
+class _Fitting:
+    """One call of ``fit``: what it was given, and the figures found."""
+
+    def __init__(
+        self,
+        chat: EncodedChat,
+        tools: Sequence[Any],
+        counter: ContextTokenCounter | AdditiveTokenCounter,
+        target: ContextTarget,
+        budget: ContextBudget,
+        image_tokens: int,
+        limits: ContextBuildLimits | None,
+    ) -> None:
+        self.chat = chat
+        self.counter = counter
+        self.target = target
+        self.budget = budget
+        self.image_tokens = image_tokens
+        self.constraint, self.extra = read_tools(tools)
+        self.fixed = ContextTokenBreakdown(0, 0, 0, 0)
+        self.limits = self._limits(limits)
+
+    def _limits(self, given: ContextBuildLimits | None) -> ContextBuildLimits:
+        """The limits in force: those given, or else such that this input is inside all of them."""
+        length = self.chat.total_bytes + json_length(self.constraint) + len(self.extra.encode())
+        messages, turns = len(self.chat.messages), self.chat.turn_count
+        if given is None:
+            default = ContextBuildLimits()
+            return ContextBuildLimits(
+                max(default.max_input_bytes, length),
+                max(default.max_groups, turns),
+                max(default.max_messages, messages),
+                max(default.max_count_calls, turns),
+            )
+        for name in given.__struct_fields__:
+            if getattr(given, name) == 0:
+                raise InvalidContext("zero limit or blank target", path=f"limits.{name}")
+        if turns > given.max_groups:
+            raise ResourceLimit("groups", path="messages")
+        if length > given.max_input_bytes:
+            raise ResourceLimit("input bytes", path="messages")
+        if messages > given.max_messages:
+            raise ResourceLimit("messages", path="messages")
+        return given
+
+    def pin(self, turn: str | int) -> None:
+        name = f"turn-{turn}" if isinstance(turn, int) else turn
+        prefix, _, number = name.partition("-")
+        if prefix != "turn" or not number.isdecimal() or int(number) >= self.chat.turn_count:
+            raise InvalidContext("duplicate or unknown pinned turn", path=f"pins: {turn!r}")
+        self.chat.pin(int(number))
+
+    # -- counting
+
+    def run(self) -> FitResult[Any]:
+        if is_additive(self.counter):
+            return self._run_additive(self.counter)  # type: ignore[arg-type]
+        return self._run_counting(self.counter)  # type: ignore[arg-type]
+
+    def _run_additive(self, counter: AdditiveTokenCounter) -> FitResult[Any]:
+        constraint, template = ask(self._weigh, counter)
+        self._check_evidence(counter.method, counter.evidence)
+        self.fixed = ContextTokenBreakdown(self.chat.system_tokens, 0, constraint, template)
+        outcome, removed, attempts = self.chat.trim(
+            constraint, template, self._reserved, self.budget.window_tokens, self.limits.max_count_calls
+        )
+        if outcome is not Outcome.FITS:
+            raise self._error(outcome, self.report(removed, attempts), self.chat.current_tokens)
+        return FitResult(self, removed, attempts)
+
+    def _weigh(self, counter: AdditiveTokenCounter) -> tuple[int, int]:
+        """Find the tokens of every turn; return those of the constraint and the template."""
+        template = token_figure(counter.template_tokens, "template_tokens")
+        if type(counter) is ByteHeuristicCounter:
+            self.chat.weigh(self.image_tokens, None)
+            return (json_length(self.constraint) + len(self.extra.encode()) + 3) // 4, template
+        figures = [
+            token_figure(counter.message_tokens(message), "message_tokens") for message in self._contract_messages()
+        ]
+        self.chat.weigh(self.image_tokens, figures)
+        constraint = _constraint_with_extra(self.constraint, self.extra)
+        return token_figure(counter.constraint_tokens(constraint), "constraint_tokens"), template
+
+    def _contract_messages(self) -> list[Message]:
+        """The messages as the contract has them, what has no place there appended to their text."""
+        read = [read_message(item, f"messages[{i}]") for i, item in enumerate(self.chat.messages)]
+        return [_with_extra(message) for message in read]
+
+    def _run_counting(self, counter: ContextTokenCounter) -> FitResult[Any]:
+        messages = self._contract_messages()
+        constraint = _constraint_with_extra(self.constraint, self.extra)
+        prices = [self.chat.priced_parts(i) * self.image_tokens for i in range(len(messages))]
+
+        def count(removed: int) -> ContextTokenCount:
+            kept = self.chat.kept(removed)
+            request = GenerationRequest(tuple([messages[i] for i in kept]), constraint)
+            answer = checked_count(ask(counter.count, self.target, request), self.target, self.budget)
+            self._check_evidence(answer.method, answer.evidence)
+            tokens = answer.tokens
+            priced = ContextTokenBreakdown(
+                tokens.system, tokens.messages + sum(prices[i] for i in kept), tokens.constraint, tokens.template
+            )
+            return ContextTokenCount(answer.target, self._method(answer.method), self._evidence(answer.evidence), priced)
+
+        attempts, outcome = remove_until_fit(
+            count, self.chat.removable(), self.budget, self.limits.max_count_calls
+        )
+        removed = attempts[-1].removed_turns
+        if outcome is not Outcome.FITS:
+            raise self._error(outcome, self.report(removed, attempts), None)
+        return FitResult(self, removed, attempts)
+
+    def _check_evidence(self, method: str, evidence: TokenBoundEvidence) -> None:
+        check_evidence(method, evidence, self.budget)
+        if self.budget.mode is TokenBudgetMode.HARD and self.chat.parts:
+            error = UnverifiedCount(path=self.chat.priced_path)
+            error.add_note(f"{self.chat.priced_path} has a price, not a verified count: use Soft mode or remove it")
+            raise error
+
+    @property
+    def _reserved(self) -> int:
+        return self.budget.output_reserve + self.budget.safety_margin
+
+    # -- reporting
+
+    def _method(self, method: str) -> str:
+        """The counter's method, and what was counted in another way."""
+        if self.chat.parts:
+            method += f"+parts-at-{self.image_tokens}"
+        return f"{method}+raw-arguments" if self.chat.raw else method
+
+    def _evidence(self, evidence: TokenBoundEvidence) -> TokenBoundEvidence:
+        return TokenBoundEvidence.ESTIMATE if self.chat.parts else evidence
+
+    def report(self, removed: int, attempts: Sequence[int] | Sequence[ContextCountAttempt]) -> ContextBuildReport:
+        counted: Sequence[Any] = attempts
+        if isinstance(attempts[0], int):
+            method, evidence = self._method(self.counter.method), self._evidence(self.counter.evidence)  # type: ignore[union-attr]
+            counted = derive_attempts(self.target, method, evidence, self.fixed, self._reserved, counted)
+        chat = self.chat
+        return ContextBuildReport(
+            algorithm_version=ALGORITHM_VERSION,
+            projection_version=PROJECTION_VERSION,
+            session_id=UNSPECIFIED,
+            source_tail=str(len(chat.messages) - 1),
+            source_event_count=len(chat.messages),
+            state_version=None,
+            target=self.target,
+            budget=self.budget,
+            limits=self.limits,
+            system_messages=chat.prefix,
+            current_messages=chat.current_messages(),
+            turns=chat.selections(removed),
+            attempts=tuple(counted),
+        )
+
+    def _error(self, outcome: Outcome, report: ContextBuildReport, current: int | None) -> Exception:
+        if outcome is Outcome.COUNT_LIMIT:
+            return count_limit(report)
+        return does_not_fit(report, current)
+
+
+def _with_extra(read: ChatMessage) -> Message:
+    if not read.extra:
+        return read.message
+    return msgspec.structs.replace(read.message, content=(read.message.content or "") + read.extra)
+
+
+def _constraint_with_extra(constraint: Constraint, extra: str) -> Constraint:
+    if not extra:
+        return constraint
+    if not isinstance(constraint, NativeTools):  # only tools that the provider runs
+        return NativeTools((ToolDefinition("provider", extra, {}),))
+    *others, last = constraint.tools
+    return NativeTools((*others, msgspec.structs.replace(last, description=last.description + extra)))

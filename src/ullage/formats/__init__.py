@@ -1,0 +1,1 @@
+"""Transcript formats: how the messages of a format map to the contract's, and back to themselves."""

@@ -1,0 +1,280 @@
+"""OpenAI chat messages: dicts as the API takes them, objects of its SDK, and the contract's own types.
+
+A message is measured as the contract message it maps to, plus the serialised
+bytes of every key that has no place there.  Text parts map to the content;
+image, audio and file parts cost a price and their bytes are not counted; any
+other part counts its bytes.  Arguments that are not a JSON object count as the
+text they are.
+
+This is the readable statement.  The compiled walk (``ullage._chat``) measures
+ordinary dicts to the same figures and sends everything else here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import canonical
+from ..blank import is_blank
+from ..errors import DecodeError, InvalidShape, JsonValueError, TranscriptError
+from ..messages import (
+    AssistantMessage,
+    Constraint,
+    Message,
+    NativeTools,
+    SystemMessage,
+    TextConstraint,
+    ToolCall,
+    ToolDefinition,
+    ToolMessage,
+    UserMessage,
+)
+from ..shape import check_constraint
+
+PRICED_PARTS = frozenset(
+    {"image_url", "image", "input_image", "input_audio", "audio", "file", "input_file", "document"}
+)
+"""Content parts that cost a price each: what they hold is not text to the model."""
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class ChatMessage(NamedTuple):
+    """A chat message as the contract sees it."""
+
+    message: Message
+    extra: str  # JSON of what has no place in `message`, each member or part with a comma before it
+    parts: int  # how many parts cost a price
+    priced_path: str  # the first of them, or empty
+    raw: bool  # whether arguments count as raw text
+    asks: tuple[str, ...]  # ids of the calls it makes
+    answers: tuple[str, ...]  # ids of the calls it answers
+
+
+def read_message(item: Any, path: str) -> ChatMessage:
+    """Read one message; ``path`` is what errors call it.  Raises TranscriptError or JsonValueError."""
+    if isinstance(item, (SystemMessage, UserMessage, AssistantMessage, ToolMessage)):
+        return _contract_message(item)
+    fields = plain(item, path)
+    if not isinstance(fields, Mapping):
+        raise TranscriptError(f"a message is a dict or has model_dump, not {type(item).__name__}", path)
+    return _Reader(dict(fields), path).read()
+
+
+def _contract_message(message: Message) -> ChatMessage:
+    asks = tuple(call.id for call in message.tool_calls) if isinstance(message, AssistantMessage) else ()
+    answers = (message.call_id,) if isinstance(message, ToolMessage) else ()
+    return ChatMessage(message, "", 0, "", False, asks, answers)
+
+
+def plain(value: Any, path: str) -> Any:
+    """The value with objects of a vendor's SDK replaced by their dumps.  The input is not changed."""
+    if isinstance(value, dict):
+        return {key: plain(item, canonical.join_path(path, str(key))) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+    if not hasattr(value, "model_dump"):
+        return value
+    try:
+        dumped = value.model_dump()
+    except Exception as error:
+        raise TranscriptError(f"model_dump raised {type(error).__name__}: {error}", path) from error
+    if not isinstance(dumped, dict):
+        raise TranscriptError(f"model_dump gave a {type(dumped).__name__}, not a dict", path)
+    return plain(dumped, path)
+
+
+class _Reader:
+    """Takes the members of one message apart."""
+
+    def __init__(self, fields: dict[Any, Any], path: str) -> None:
+        self.fields = fields
+        self.path = path
+        self.extra: list[str] = []
+        self.parts = 0
+        self.priced_path = ""
+        self.raw = False
+        self.asks: list[str] = []
+        self.answers: list[str] = []
+
+    def read(self) -> ChatMessage:
+        role = self.fields.pop("role", None)
+        if role not in ROLES:
+            raise TranscriptError(f"the role is one of {', '.join(ROLES)}, not {role!r:.80}", f"{self.path}.role")
+        content = self._content(self.fields.pop("content", None))
+        message: Message
+        if role == "assistant":
+            message = self._assistant(content)
+        elif role in ("tool", "function"):
+            message = self._tool(role, content)
+        else:
+            text = self._required(content)
+            message = UserMessage(text) if role == "user" else SystemMessage(text)
+        for key, item in self.fields.items():
+            self._add_member(key, item, self.path)
+        return ChatMessage(
+            message,
+            "".join(self.extra),
+            self.parts,
+            self.priced_path,
+            self.raw,
+            tuple(self.asks),
+            tuple(self.answers),
+        )
+
+    def _required(self, content: str | None) -> str:
+        if content is None:
+            raise TranscriptError("a message of this role needs content", f"{self.path}.content")
+        return content
+
+    def _add_member(self, key: Any, item: Any, path: str) -> None:
+        self.extra.append(f",{_json({key: item}, path)[1:-1]}")
+
+    # -- content
+
+    def _content(self, content: Any) -> str | None:
+        path = f"{self.path}.content"
+        if content is None or isinstance(content, str):
+            if content is not None:
+                _json(content, path)  # refuses a lone surrogate
+            return content
+        if not isinstance(content, list):
+            raise TranscriptError(f"content is text, null or a list of parts, not {type(content).__name__}", path)
+        return "".join(self._part(part, f"{path}[{i}]") for i, part in enumerate(content))
+
+    def _part(self, part: Any, path: str) -> str:
+        """The text of a part; anything else it holds goes to the extra bytes or the priced parts."""
+        if not isinstance(part, dict):
+            raise TranscriptError(f"a content part is a dict, not {type(part).__name__}", path)
+        kind = part.get("type")
+        if kind == "text" and isinstance(part.get("text"), str):
+            _json(part["text"], f"{path}.text")
+            for key, item in part.items():
+                if key not in ("type", "text"):
+                    self._add_member(key, item, path)
+            return part["text"]
+        if kind in PRICED_PARTS:
+            self.parts += 1
+            self.priced_path = self.priced_path or path
+            return ""
+        call_id = part.get("toolCallId")
+        if isinstance(call_id, str) and kind in ("tool-call", "tool-result"):
+            (self.asks if kind == "tool-call" else self.answers).append(self._id(call_id, f"{path}.toolCallId"))
+        self.extra.append(f",{_json(part, path)}")
+        return ""
+
+    # -- calls and results
+
+    def _id(self, value: Any, path: str) -> str:
+        if not isinstance(value, str) or is_blank(value):
+            raise TranscriptError(f"an id is a text that is not blank, not {value!r:.80}", path)
+        return value
+
+    def _assistant(self, content: str | None) -> AssistantMessage:
+        path = f"{self.path}.tool_calls"
+        calls = self.fields.pop("tool_calls", None)
+        if calls is not None and not isinstance(calls, list):
+            raise TranscriptError(f"tool_calls is a list, not {type(calls).__name__}", path)
+        read = tuple(self._call(call, f"{path}[{i}]") for i, call in enumerate(calls or ()))
+        others = any(self.fields.get(key) is not None for key in ("refusal", "audio", "function_call"))
+        if content is None and not read and not others:
+            raise TranscriptError("an assistant message needs content or tool calls", self.path)
+        legacy = self.fields.get("function_call")
+        if isinstance(legacy, dict):
+            self.asks.append(self._id(legacy.get("name"), f"{self.path}.function_call.name"))
+        return AssistantMessage(content, read)
+
+    def _call(self, call: Any, path: str) -> ToolCall:
+        if not isinstance(call, dict):
+            raise TranscriptError(f"a tool call is a dict, not {type(call).__name__}", path)
+        kind = call.get("type") or "function"
+        inner = call.get(kind)
+        if not isinstance(kind, str) or not isinstance(inner, dict):
+            raise TranscriptError(f"a tool call of type {kind!r:.80} needs its member of that name", path)
+        call_id = self._id(call.get("id"), f"{path}.id")
+        name = inner.get("name")
+        if not isinstance(name, str) or is_blank(name):
+            raise TranscriptError("a tool call needs a name", f"{path}.{kind}.name")
+        text_key = "arguments" if kind == "function" else "input"
+        arguments = self._arguments(inner.get(text_key), f"{path}.{kind}.{text_key}")
+        for key, item in call.items():
+            if key not in ("id", "type", kind):
+                self._add_member(key, item, path)
+        for key, item in inner.items():
+            if key not in ("name", text_key):
+                self._add_member(key, item, f"{path}.{kind}")
+        self.asks.append(call_id)
+        return ToolCall(call_id, name, arguments)
+
+    def _arguments(self, arguments: Any, path: str) -> Any:
+        if arguments is None:
+            arguments = ""
+        _json(arguments, path)
+        if isinstance(arguments, str):
+            try:
+                parsed = canonical.parse(arguments)
+            except DecodeError:
+                parsed = None
+            if isinstance(parsed, dict):
+                return parsed
+            self.raw = True
+        return arguments
+
+    def _tool(self, role: str, content: str | None) -> ToolMessage:
+        key = "tool_call_id" if role == "tool" else "name"
+        text = self._required(content)
+        call_id = self.fields.pop(key, None)
+        if call_id is not None:
+            self.answers = [self._id(call_id, f"{self.path}.{key}")]
+        elif not self.extra:  # no parts that might name their calls
+            raise TranscriptError(f"a {role} message needs {key}", self.path)
+        return ToolMessage(call_id or "", text)
+
+
+def _json(value: Any, path: str) -> str:
+    try:
+        return canonical.write(value).decode()
+    except JsonValueError as error:
+        raise canonical.located(error, path) from None
+
+
+def read_tools(tools: Sequence[Any]) -> tuple[Constraint, str]:
+    """The constraint that tool definitions map to, and the JSON of what has no place in it."""
+    definitions: list[ToolDefinition] = []
+    extra: list[str] = []
+    for i, tool in enumerate(tools):
+        if isinstance(tool, ToolDefinition):
+            definitions.append(tool)
+            continue
+        path = f"tools[{i}]"
+        fields = plain(tool, path)
+        if not isinstance(fields, dict):
+            raise TranscriptError(f"a tool is a dict or has model_dump, not {type(tool).__name__}", path)
+        function = fields.get("function", fields if fields.get("type", "function") == "function" else None)
+        if isinstance(function, dict):
+            definitions.append(_definition(function, path))
+            rest = {k: v for k, v in fields.items() if k not in ("type", "function")} if "function" in fields else {}
+            known = ("type", "name", "description", "parameters")
+            rest |= {k: v for k, v in function.items() if k not in known}
+            if rest:
+                extra.append(f",{_json(rest, path)[1:-1]}")
+        else:  # a tool that the provider runs
+            extra.append(f",{_json(fields, path)}")
+    constraint: Constraint = NativeTools(tuple(definitions)) if definitions else TextConstraint()
+    try:
+        check_constraint(constraint)
+    except InvalidShape as error:
+        raise TranscriptError(error.reason, (error.path or "").removeprefix("constraint.")) from None
+    return constraint, "".join(extra)
+
+
+def _definition(function: dict[str, Any], path: str) -> ToolDefinition:
+    name, description = function.get("name"), function.get("description")
+    if not isinstance(name, str):
+        raise TranscriptError("a tool needs a name", f"{path}.function.name")
+    if description is None:
+        description = ""
+    elif not isinstance(description, str):
+        raise TranscriptError("a description is text", f"{path}.function.description")
+    return ToolDefinition(name, description, function.get("parameters", {}))
