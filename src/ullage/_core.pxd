@@ -31,7 +31,7 @@ cdef uint64_t message_bytes(PyObject *message, Role *role) noexcept
 
 # The value of a slot, borrowed; NULL where it was never set.
 cdef PyObject *slot(PyObject *struct, Py_ssize_t offset) noexcept
-cdef Py_ssize_t slot_offset(type cls, str name) except -1
+cdef Py_ssize_t slot_offset(object cls, str name) except -1
 
 # Run the trimming kernel: the Outcome, how many turns went, the message tokens of each attempt.
 # Raises the contract's error for a sum that overflows or comes to nothing.

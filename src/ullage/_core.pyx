@@ -142,7 +142,7 @@ cdef uint64_t _double_length(double x) noexcept:
     cdef char *text
     if length:
         return length
-    text = PyOS_double_to_string(x, b"r", 0, 0, NULL)
+    text = PyOS_double_to_string(x, c"r", 0, 0, NULL)
     if text == NULL:
         PyErr_Clear()
         return 0
@@ -153,7 +153,7 @@ cdef uint64_t _double_length(double x) noexcept:
 
 cdef unsigned _repr_length(const char *text) noexcept:
     """The length of a double, from the shortest digits as CPython prints them."""
-    cdef int negative = text[0] == b"-"
+    cdef int negative = text[0] == c"-"
     cdef const char *c = text + negative
     cdef unsigned digits = 0
     cdef unsigned zeros = 0  # a run of zeros that counts only if another digit follows
@@ -161,24 +161,24 @@ cdef unsigned _repr_length(const char *text) noexcept:
     cdef int exponent = 0
     cdef int sign
     cdef bint fraction = False
-    while c[0] and c[0] != b"e":
-        if c[0] == b".":
+    while c[0] and c[0] != c"e":
+        if c[0] == c".":
             fraction = True
-        elif digits == 0 and c[0] == b"0":
+        elif digits == 0 and c[0] == c"0":
             point -= fraction
         else:
             point += not fraction
-            if c[0] == b"0":
+            if c[0] == c"0":
                 zeros += 1
             else:
                 digits += zeros + 1
                 zeros = 0
         c += 1
-    if c[0] == b"e":
-        sign = -1 if c[1] == b"-" else 1
+    if c[0] == c"e":
+        sign = -1 if c[1] == c"-" else 1
         c += 2
         while c[0]:
-            exponent = 10 * exponent + (c[0] - b"0")
+            exponent = 10 * exponent + (c[0] - c"0")
             c += 1
         exponent *= sign
     if digits == 0:
@@ -426,7 +426,7 @@ def json_text_length(text, /):
 # --- messages --------------------------------------------------------------------
 
 
-cdef Py_ssize_t slot_offset(type cls, str name) except -1:
+cdef Py_ssize_t slot_offset(object cls, str name) except -1:
     cdef object descriptor = cls.__dict__[name]
     cdef Py_ssize_t offset = member_offset(<PyObject *>descriptor)
     if offset < 0:

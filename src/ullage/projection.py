@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
+from ._core import json_length
 from .blank import is_blank
 from .canonical import join_path, located
 from .errors import DecodeError, JsonValueError, ProjectionError, TranscriptError
@@ -37,7 +38,6 @@ from .history import (
     TurnState,
 )
 from .messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from .reference import json_length
 
 __all__ = ["CanonicalConversationProjector", "history_and_current"]
 
