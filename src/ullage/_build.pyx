@@ -77,18 +77,33 @@ cdef uint64_t HISTORY_FRAME = len(
     '"groups":[],"turns":[],"omitted":[]}'
 )
 
-cdef tuple KINDS = (GroupKind.USER, GroupKind.ASSISTANT, GroupKind.TOOL_EXCHANGE)
-cdef tuple STATES = tuple(TurnState)
-cdef tuple REASONS = tuple(OmissionReason)
+cdef class Labels:
+    """The members of an enum, and how many bytes each takes in JSON, without quotes."""
+
+    cdef tuple members
+    cdef uint64_t lengths[8]
+
+    def __cinit__(self, enum):
+        self.members = tuple(enum)
+        for i, member in enumerate(self.members):
+            self.lengths[i] = len(member.value)
+
+    cdef uint64_t length(self, PyObject *member) noexcept:
+        """BAD for what is not a member."""
+        cdef Py_ssize_t i
+        for i in range(len(self.members)):
+            if <PyObject *>self.members[i] == member:
+                return self.lengths[i]
+        return BAD
+
+
+cdef Labels KINDS = Labels(GroupKind)
+cdef Labels STATES = Labels(TurnState)
+cdef Labels REASONS = Labels(OmissionReason)
 cdef object OPEN = TurnState.OPEN
-
-
-cdef uint64_t label_bytes(tuple members, PyObject *member) except? 0:
-    """Bytes of an enum member's name in JSON, without quotes; BAD for anything else."""
-    for candidate in members:
-        if <PyObject *>candidate == member:
-            return <uint64_t>len(<str>candidate._value_)
-    return BAD
+cdef object USER_GROUP = GroupKind.USER
+cdef object ASSISTANT_GROUP = GroupKind.ASSISTANT
+cdef object EXCHANGE = GroupKind.TOOL_EXCHANGE
 
 
 cdef bint is_text(PyObject *value):
@@ -171,7 +186,7 @@ cdef class EncodedBuild:
                 return False
             if not (
                 self._add(value_length(slot(turn, TURN_ID), 0))
-                and self._add(label_bytes(STATES, slot(turn, TURN_STATE)))
+                and self._add(STATES.length(slot(turn, TURN_STATE)))
                 and self._add(value_length(slot(turn, TURN_TERMINAL), 0))
                 and self._add(value_length(slot(turn, TURN_MISSING), 0))
             ):
@@ -212,14 +227,14 @@ cdef class EncodedBuild:
         cdef uint64_t length
         if not isinstance(events, (tuple, list)) or not events:
             return False
-        if kind == <PyObject *>KINDS[2]:
+        if kind == <PyObject *>EXCHANGE:
             if not _is_exchange(messages):
                 return False
         elif len(messages) != 1:
             return False
         if not (
             self._add(value_length(slot(group, GROUP_TURN), 0))
-            and self._add(label_bytes(KINDS, kind))
+            and self._add(KINDS.length(kind))
             and self._add(value_length(<PyObject *>events, 0))
         ):
             return False
@@ -229,9 +244,9 @@ cdef class EncodedBuild:
                 return False
             self.turn_tokens[turn] += (length + 3) >> 2
         self.input_bytes += <uint64_t>(len(messages) - 1)
-        if kind == <PyObject *>KINDS[0]:
+        if kind == <PyObject *>USER_GROUP:
             return role == USER
-        if kind == <PyObject *>KINDS[1]:
+        if kind == <PyObject *>ASSISTANT_GROUP:
             message = messages[0]
             return (
                 role == ASSISTANT
@@ -250,7 +265,7 @@ cdef class EncodedBuild:
             if not (
                 self._add(value_length(slot(event, OMITTED_ID), 0))
                 and self._add(value_length(slot(event, OMITTED_SEQ), 0))
-                and self._add(label_bytes(REASONS, slot(event, OMITTED_REASON)))
+                and self._add(REASONS.length(slot(event, OMITTED_REASON)))
             ):
                 return False
         return True
@@ -432,19 +447,24 @@ cdef class EncodedBuild:
 cdef bint _is_exchange(tuple messages) except -1:
     """An assistant message with one call, and the tool message that answers it."""
     cdef PyObject *asked
-    cdef set pending = set()
+    cdef PyObject *answer
+    cdef tuple calls
     if len(messages) != 2:
         return False
     asked = <PyObject *>messages[0]
-    if Py_TYPE(asked) != <PyTypeObject *>AssistantMessage:
+    answer = <PyObject *>messages[1]
+    if Py_TYPE(asked) != <PyTypeObject *>AssistantMessage or Py_TYPE(answer) != <PyTypeObject *>ToolMessage:
         return False
-    if Py_TYPE(<PyObject *>messages[1]) != <PyTypeObject *>ToolMessage:
-        return False
+    calls = <tuple?>slot(asked, ASSISTANT_CALLS)
     return (
-        len(<object>slot(asked, ASSISTANT_CALLS)) == 1
-        and _ask(asked, pending)
-        and <object>slot(<PyObject *>messages[1], TOOL_CALL_ID) in pending
+        len(calls) == 1
+        and _is_call(<PyObject *>calls[0])
+        and <object>slot(<PyObject *>calls[0], CALL_ID) == <object>slot(answer, TOOL_CALL_ID)
     )
+
+
+cdef bint _is_call(PyObject *call) except -1:
+    return is_text(slot(call, CALL_NAME)) and PyDict_Check(slot(call, CALL_ARGUMENTS))
 
 
 cdef bint _ask(PyObject *message, set pending) except -1:
@@ -455,7 +475,7 @@ cdef bint _ask(PyObject *message, set pending) except -1:
         return slot(message, ASSISTANT_CONTENT) != Py_None
     for item in calls:
         call = <PyObject *>item
-        if not is_text(slot(call, CALL_NAME)) or not PyDict_Check(slot(call, CALL_ARGUMENTS)):
+        if not _is_call(call):
             return False
         pending.add(<object>slot(call, CALL_ID))
     return len(pending) == len(calls)

@@ -38,6 +38,7 @@ cdef extern from "Python.h":
     uint32_t PyUnicode_READ_CHAR(PyObject *s, Py_ssize_t i)
     bint PyDict_CheckExact(PyObject *o)
     bint PyList_CheckExact(PyObject *o)
+    Py_ssize_t PySet_GET_SIZE(object anyset)
     int PySet_Add(object anyset, object key) except -1
     int PySet_Discard(object anyset, object key) except -1
 
@@ -200,7 +201,7 @@ cdef class EncodedChat:
     ) except -1:
         cdef uint64_t length = 4 if content is None else content_length(content)
         cdef uint64_t more = 0
-        if length == BAD or (self.pending and role != TOOL):
+        if length == BAD or (role != TOOL and PySet_GET_SIZE(self.pending)):
             return False
         if role == ASSISTANT:
             if calls is not None:
@@ -312,9 +313,10 @@ cdef class EncodedChat:
                 &result,
             )
         else:
-            if text_length(<PyObject *>arguments) == BAD:
+            try:
+                encoded = (<str>arguments).encode()
+            except UnicodeEncodeError:
                 return BAD
-            encoded = (<str>arguments).encode()
             status = scan(<const uint8_t *><const char *>encoded, <size_t>len(encoded), &result)
         if status == UL_JSON_OK and result.kind == UL_KIND_OBJECT:
             return result.length
@@ -338,7 +340,7 @@ cdef class EncodedChat:
             if call_id not in self.pending:
                 raise TranscriptError(f"the result {call_id!r} answers no call that is waiting for one", path)
             self.pending.remove(call_id)
-        if self.pending and role != TOOL:
+        if role != TOOL and PySet_GET_SIZE(self.pending):
             waiting = ", ".join(sorted(map(repr, self.pending)))
             raise TranscriptError(f"a message stands between a tool call and its result ({waiting})", path)
         for call_id in read.asks:

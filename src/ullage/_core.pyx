@@ -43,6 +43,7 @@ from ullage.native cimport (
 )
 
 import os
+from array import array
 
 from msgspec import Struct
 
@@ -320,11 +321,9 @@ def json_length(value, /):
 
     Raises JsonValueError naming the path of a value that has no JSON form.
     """
-    cdef uint64_t length
-    if isinstance(value, Struct):
+    cdef uint64_t length = value_length(<PyObject *>value, 0)
+    if length == BAD and isinstance(value, Struct):
         length = _wire_length(value)
-    else:
-        length = value_length(<PyObject *>value, 0)
     if length != BAD:
         return length
     return len(canonical.write(value))
@@ -528,7 +527,6 @@ cdef tuple trim_turns(const ul_trim_task *task):
     cdef ul_trim_result result
     cdef ul_trim_status status
     cdef uint64_t *attempts = <uint64_t *>malloc((task.turns + 1) * sizeof(uint64_t))
-    cdef size_t i
     if attempts == NULL:
         raise MemoryError
     with nogil:
@@ -540,7 +538,9 @@ cdef tuple trim_turns(const ul_trim_task *task):
             raise TokenOverflow
         if status == UL_TRIM_ZERO:
             raise InvalidContext("zero input count")
-        return OUTCOMES[<int>status], result.removed, [attempts[i] for i in range(result.attempts)]
+        figures = array("Q")
+        figures.frombytes((<char *>attempts)[: result.attempts * sizeof(uint64_t)])
+        return OUTCOMES[<int>status], result.removed, figures
     finally:
         free(attempts)
 

@@ -39,6 +39,8 @@ M = TypeVar("M")
 
 FORMATS = ("openai",)
 UNSPECIFIED = "unspecified"
+_DEFAULT_COUNTER = ByteHeuristicCounter()
+_DEFAULT_LIMITS = ContextBuildLimits()
 
 
 class FitResult(Generic[M]):
@@ -128,7 +130,7 @@ def fit(
     fitting = _Fitting(
         EncodedChat(messages, merge_users),
         tools,
-        counter if counter is not None else ByteHeuristicCounter(),
+        counter if counter is not None else _DEFAULT_COUNTER,
         ContextTarget(UNSPECIFIED if model is None else model, UNSPECIFIED),
         _budget(window_tokens, output_reserve, safety_margin, mode),
         image_tokens,
@@ -171,15 +173,18 @@ class _Fitting:
         self.budget = budget
         self.image_tokens = image_tokens
         self.constraint, self.extra = read_tools(tools)
+        self.constraint_bytes = json_length(self.constraint) + len(self.extra.encode())
         self.fixed = ContextTokenBreakdown(0, 0, 0, 0)
         self.limits = self._limits(limits)
 
     def _limits(self, given: ContextBuildLimits | None) -> ContextBuildLimits:
         """The limits in force: those given, or else such that this input is inside all of them."""
-        length = self.chat.total_bytes + json_length(self.constraint) + len(self.extra.encode())
+        length = self.chat.total_bytes + self.constraint_bytes
         messages, turns = len(self.chat.messages), self.chat.turn_count
         if given is None:
-            default = ContextBuildLimits()
+            default = _DEFAULT_LIMITS
+            if length <= default.max_input_bytes and messages <= default.max_count_calls:
+                return default  # neither turns nor messages can pass the others
             return ContextBuildLimits(
                 max(default.max_input_bytes, length),
                 max(default.max_groups, turns),
@@ -227,7 +232,7 @@ class _Fitting:
         template = token_figure(counter.template_tokens, "template_tokens")
         if type(counter) is ByteHeuristicCounter:
             self.chat.weigh(self.image_tokens, None)
-            return (json_length(self.constraint) + len(self.extra.encode()) + 3) // 4, template
+            return (self.constraint_bytes + 3) // 4, template
         figures = [
             token_figure(counter.message_tokens(message), "message_tokens") for message in self._contract_messages()
         ]

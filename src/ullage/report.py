@@ -65,6 +65,9 @@ class ContextTokenBreakdown(Wire, frozen=True):
     template: int
 
     def __post_init__(self) -> None:
+        a, b, c, d = self.system, self.messages, self.constraint, self.template
+        if type(a) is type(b) is type(c) is type(d) is int and 0 <= a | b | c | d <= U64_MAX:
+            return  # quick, since one is made for every attempt
         check_u64(
             "ContextTokenBreakdown",
             system=self.system,

@@ -241,6 +241,8 @@ def _json(value: Any, path: str) -> str:
 
 def read_tools(tools: Sequence[Any]) -> tuple[Constraint, str]:
     """The constraint that tool definitions map to, and the JSON of what has no place in it."""
+    if not tools:
+        return TextConstraint(), ""
     definitions: list[ToolDefinition] = []
     extra: list[str] = []
     for i, tool in enumerate(tools):
