@@ -89,15 +89,20 @@ SCOPE_THRESHOLDS: Mapping[ContextScope, float] = MappingProxyType(
         ContextScope.EVERYTHING: 0.80,
     }
 )
+"""The compaction threshold of each scope, narrowest first."""
 MIN_SCOPE_CONFIDENCE: Final = 0.5
 """The confidence from which on an answer carries a scope."""
 
 CHARS_PER_TOKEN: Final = 4
+"""UTF-16 code units of prose that make a token."""
 CODE_CHARS_PER_TOKEN: Final = 3
+"""UTF-16 code units of code that make a token."""
 ADDITIVE_SAFETY: Final = 0.05
 """Added to every estimate, as a share of the tokens before the provider's multiplier."""
 MESSAGE_OVERHEAD_TOKENS: Final = 4
+"""Added to each message and each prompt."""
 CONVERSATION_OVERHEAD_TOKENS: Final = 24
+"""Added once to a conversation that has messages."""
 TOOL_MARKER_TOKENS: Final = 12 + MESSAGE_OVERHEAD_TOKENS
 """The cost of a tool call that is replayed as a marker."""
 PROVIDER_MULTIPLIERS: Mapping[str, float] = MappingProxyType(
@@ -106,8 +111,11 @@ PROVIDER_MULTIPLIERS: Mapping[str, float] = MappingProxyType(
 """Tokens of a provider for one token of the common estimate; 1.0 for all others."""
 
 DEFAULT_RESERVE_SHARE: Final = 0.35
+"""The share of the window kept for the answer where ``max_tokens`` does not say."""
 MAX_DEFAULT_RESERVE_TOKENS: Final = 64_000
+"""The most tokens that this share may keep."""
 TOOL_REPLAY_MODES: tuple[ToolReplayMode, ...] = ("full", "marker", "off")
+"""How rows of tool calls and results come back in the next request."""
 NATIVE_REPLAY_PROVIDERS: Final = frozenset(
     {"vertex", "google-ai", "google-vertex", "googlevertex", "google-ai-studio"}
 )
