@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from enum import Enum
 from math import isfinite
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -68,7 +69,7 @@ def _value(value: Any, depth: int) -> str:
         raise JsonValueError(f"more than {MAX_DEPTH} nested arrays and objects (or a cycle)")
 
     if isinstance(value, dict):
-        return _object(((key, value[key], _value) for key in _sorted_keys(value)), depth + 1)
+        return _object(((key, item, _value) for key, item in _sorted_members(value)), depth + 1)
     return _array(value, _value, depth + 1)
 
 
@@ -92,11 +93,12 @@ def _object(members: Iterable[tuple[str, Any, _Spell]], depth: int) -> str:
     return f"{{{','.join(texts)}}}"
 
 
-def _sorted_keys(value: dict[Any, Any]) -> list[str]:
-    for key in value:
+def _sorted_members(value: dict[Any, Any]) -> list[tuple[str, Any]]:
+    members = list(value.items())  # at once, since another thread may change the dict
+    for key, _ in members:
         if not isinstance(key, str):
             raise JsonTypeError(f"the key {key!r} is not a string")
-    return sorted(value)  # code points sort as their UTF-8 bytes do
+    return sorted(members, key=itemgetter(0))  # code points sort as their UTF-8 bytes do
 
 
 def _string(text: str) -> str:
@@ -171,11 +173,13 @@ def parse(data: bytes | str) -> Any:
 def parse_with_repeats(data: bytes | str) -> tuple[Any, list[dict[str, Any]]]:
     """The value, and those of its objects that had a repeated key."""
     repeats: list[dict[str, Any]] = []
+    given: dict[int, list[Any]] = {}  # all that was given to each of them, by its id
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) != len(pairs):
             repeats.append(members)
+            given[id(members)] = [item for _, item in pairs]
         return members
 
     try:
@@ -193,7 +197,7 @@ def parse_with_repeats(data: bytes | str) -> tuple[Any, list[dict[str, Any]]]:
         raise DecodeError(f"not UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise DecodeError(f"more than {MAX_DEPTH} nested arrays and objects") from None
-    _check(value, 0)
+    _check(value, 0, given)
     return value, repeats
 
 
@@ -216,8 +220,11 @@ def _refuse(constant: str) -> Any:
     raise DecodeError(f"{constant} is not JSON")
 
 
-def _check(value: Any, depth: int) -> None:
-    """Refuse what ``json`` lets through: lone surrogates and deep nesting."""
+def _check(value: Any, depth: int, given: dict[int, list[Any]]) -> None:
+    """Refuse what ``json`` lets through: lone surrogates and deep nesting.
+
+    What a repeated key has replaced is text too, and is looked at.
+    """
     if isinstance(value, str):
         try:
             value.encode()
@@ -227,9 +234,8 @@ def _check(value: Any, depth: int) -> None:
         if depth == MAX_DEPTH:
             raise DecodeError(f"more than {MAX_DEPTH} nested arrays and objects")
         if isinstance(value, dict):
-            for key, item in value.items():
-                _check(key, depth)
-                _check(item, depth + 1)
-        else:
-            for item in value:
-                _check(item, depth + 1)
+            for key in value:
+                _check(key, depth, given)
+        items = given.get(id(value)) or (value.values() if isinstance(value, dict) else value)
+        for item in items:
+            _check(item, depth + 1, given)
