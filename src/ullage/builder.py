@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _build
+from ._core import derive_attempts
 from .contract import (
     Outcome,
     build_by_counting,
@@ -10,13 +11,12 @@ from .contract import (
     check_evidence,
     check_input,
     count_limit,
-    derive_attempts,
     does_not_fit,
 )
 from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
 from .messages import GenerationRequest
-from .report import BuiltContext, ContextBuildInput, ContextTokenBreakdown
+from .report import BuiltContext, ContextBuildInput, ContextTokenBreakdown, ContextTokenCount
 
 __all__ = ["CanonicalContextBuilder"]
 
@@ -56,8 +56,9 @@ def _derive(
     outcome, removed, messages = encoded.trim(
         constraint, template, reserved, budget.window_tokens, input.limits.max_count_calls
     )
-    fixed = ContextTokenBreakdown(encoded.system_tokens, 0, constraint, template)
-    attempts = derive_attempts(input.target, method, evidence, fixed, reserved, messages)
+    tokens = ContextTokenBreakdown(encoded.system_tokens, messages[0], constraint, template)
+    first = ContextTokenCount(input.target, method, evidence, tokens)
+    attempts = derive_attempts(first, reserved, messages)
     report = build_report(input, encoded.selections(removed), attempts)
     if outcome is Outcome.DOES_NOT_FIT:
         raise does_not_fit(report, encoded.current_tokens)

@@ -34,7 +34,6 @@ from .report import (
     ContextBuildInput,
     ContextBuildReport,
     ContextCountAttempt,
-    ContextTokenBreakdown,
     ContextTokenCount,
     ContextTurnSelection,
 )
@@ -225,27 +224,6 @@ def check_evidence(method: str, evidence: TokenBoundEvidence, budget: ContextBud
     hard = budget.mode is TokenBudgetMode.HARD
     if is_blank(method) or (hard and evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND):
         raise UnverifiedCount
-
-
-def derive_attempts(
-    target: ContextTarget,
-    method: str,
-    evidence: TokenBoundEvidence,
-    fixed: ContextTokenBreakdown,
-    reserved: int,
-    messages: Sequence[int],
-) -> tuple[ContextCountAttempt, ...]:
-    """The attempts of a loop whose counts differ only in their message tokens."""
-    system, constraint, template = fixed.system, fixed.constraint, fixed.template
-    base = system + constraint + template + reserved
-    return tuple(
-        ContextCountAttempt(
-            removed,
-            ContextTokenCount(target, method, evidence, ContextTokenBreakdown(system, tokens, constraint, template)),
-            base + tokens,
-        )
-        for removed, tokens in enumerate(messages)
-    )
 
 
 def build_by_counting(

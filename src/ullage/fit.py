@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ._chat import EncodedChat
-from ._core import json_length
+from ._core import derive_attempts, json_length
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .contract import (
     ALGORITHM_VERSION,
@@ -17,7 +17,6 @@ from .contract import (
     check_evidence,
     checked_count,
     count_limit,
-    derive_attempts,
     does_not_fit,
     remove_until_fit,
 )
@@ -295,7 +294,9 @@ class _Fitting:
         counted: Sequence[Any] = attempts
         if isinstance(attempts[0], int):
             method, evidence = self._method(self.counter.method), self._evidence(self.counter.evidence)  # type: ignore[union-attr]
-            counted = derive_attempts(self.target, method, evidence, self.fixed, self._reserved, counted)
+            tokens = msgspec.structs.replace(self.fixed, messages=attempts[0])
+            first = ContextTokenCount(self.target, method, evidence, tokens)
+            counted = derive_attempts(first, self._reserved, counted)
         chat = self.chat
         return ContextBuildReport(
             algorithm_version=ALGORITHM_VERSION,

@@ -60,7 +60,9 @@ def read_sessions(source: JournalSource) -> dict[str, list[SessionEvent]]:
 def _note_id(event: SessionEvent, lines: dict[str, int], line: int, offset: int) -> None:
     first = lines.setdefault(event.event_id, line)
     if first != line:
-        raise JournalError(f"event ID {event.event_id} is that of line {first} already", line, offset, "event_id")
+        raise JournalError(
+            f"event ID {event.event_id} is that of line {first} already", line, offset, "event_id"
+        )
 
 
 def _read(source: JournalSource) -> Iterator[tuple[int, int, SessionEvent]]:
