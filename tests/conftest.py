@@ -7,7 +7,9 @@ from hypothesis import HealthCheck, settings
 from support import PY, C, Engine
 
 # No test asserts a time, so none has a deadline.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.register_profile("suite", unhurried, max_examples=200)
+settings.register_profile("thorough", unhurried, max_examples=10_000)  # pytest --hypothesis-profile=thorough
 settings.load_profile("suite")
 
 
