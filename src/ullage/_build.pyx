@@ -34,7 +34,7 @@ from ullage.budget import TokenBoundEvidence, TokenBudgetMode
 from ullage.canonical import U64_MAX
 from ullage.contract import PROJECTION_VERSION
 from ullage.counting import token_figure
-from ullage.errors import CounterOverflow, InvalidShape
+from ullage.errors import CounterOverflow, InvalidShape, JsonValueError
 from ullage.history import GroupKind, OmissionReason, OmittedEvent, ProjectedTurn, ProjectionGroup, TurnState
 from ullage.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage
 from ullage.report import ContextTurnSelection
@@ -343,9 +343,12 @@ cdef class EncodedBuild:
         ):
             if not self._add(value_length(<PyObject *>part, 0)):
                 return False
-        self.input_bytes += <uint64_t>(
-            json_length(history.config) + json_length(target) + json_length(input.constraint)
-        )
+        try:
+            self.input_bytes += <uint64_t>(
+                json_length(history.config) + json_length(target) + json_length(input.constraint)
+            )
+        except JsonValueError:  # named from within its part, not from the input
+            return False
         return True
 
     # -- counting ----------------------------------------------------------------
