@@ -4,7 +4,7 @@ Counts the whole request, reserves room for the answer, drops the oldest whole
 turns until it fits, and reports every count and every turn dropped.
 """
 
-from . import errors
+from . import errors, scope, threshold
 from ._core import json_length, json_text_length
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .builder import CanonicalContextBuilder
@@ -42,6 +42,7 @@ from .messages import (
     ToolMessage,
     UserMessage,
 )
+from .narrow import HistoryShare, ThresholdSource, context_overhead, narrow_budget, narrowed_budget
 from .report import (
     BuiltContext,
     ContextBuildInput,
@@ -51,11 +52,15 @@ from .report import (
     ContextTokenCount,
     ContextTurnSelection,
 )
+from .scope import *  # noqa: F403
+from .threshold import *  # noqa: F403
 
 __version__ = "0.1.0"
 
 __all__ = [
     *errors.__all__,
+    *scope.__all__,
+    *threshold.__all__,
     "AdditiveTokenCounter",
     "AssistantMessage",
     "AutoChoice",
@@ -78,6 +83,7 @@ __all__ = [
     "FitResult",
     "GenerationRequest",
     "GroupKind",
+    "HistoryShare",
     "JsonSchema",
     "LegacyReplies",
     "Message",
@@ -91,6 +97,7 @@ __all__ = [
     "RequiredChoice",
     "SystemMessage",
     "TextConstraint",
+    "ThresholdSource",
     "TokenBoundEvidence",
     "TokenBudgetMode",
     "ToolCall",
@@ -99,7 +106,10 @@ __all__ = [
     "ToolMessage",
     "TurnState",
     "UserMessage",
+    "context_overhead",
     "fit",
     "json_length",
     "json_text_length",
+    "narrow_budget",
+    "narrowed_budget",
 ]

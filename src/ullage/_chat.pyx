@@ -447,6 +447,11 @@ cdef class EncodedChat:
         cdef Py_ssize_t i
         return [i for i in range(len(self.messages)) if self.turns[i] == PREFIX or not gone[self.turns[i]]]
 
+    def without_history(self):
+        """The indexes of the system messages and of the current turn."""
+        cdef Py_ssize_t i
+        return [i for i in range(len(self.messages)) if self.roles[i] == SYSTEM or self.turns[i] == self.current]
+
     def kept_messages(self, Py_ssize_t removed):
         """Those messages themselves."""
         cdef bytearray gone

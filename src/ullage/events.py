@@ -6,6 +6,7 @@ reports, options, outcomes of model calls) stays plain JSON.
 
 Lengths of these types are the bytes of their ``to_json``: optional members are
 left out where they hold None, all other nulls and empty lists are written.
+Objects that stay plain are written with their keys in byte order.
 """
 
 from __future__ import annotations
@@ -253,7 +254,8 @@ class SessionEvent(Wire, frozen=True):
     """One event of a session.
 
     ``seq`` is its place in the session's log, from 0; outside u64 it is a
-    ValueError.  ``message_id`` names the complete reply that a turn ends with.
+    ValueError.  ``message_id`` names the message that the event is part of;
+    that of a complete reply is used once in a session.
     """
 
     omit_when_empty: ClassVar[tuple[str, ...]] = ("generation_id", "message_id")
@@ -277,3 +279,8 @@ class SessionEvent(Wire, frozen=True):
 
     def __post_init__(self) -> None:
         check_u64("SessionEvent", seq=self.seq)
+        for name in ("event_id", "session_id", "turn_id"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"SessionEvent.{name} must be a str, not {getattr(self, name)!r:.80}")
+        if not isinstance(self.kind, _Kind):
+            raise TypeError(f"SessionEvent.kind must be an event kind, not {self.kind!r:.80}")

@@ -25,12 +25,14 @@ from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additiv
 from .errors import InvalidContext, ResourceLimit, UnverifiedCount
 from .formats.openai_chat import ChatMessage, read_message, read_tools
 from .messages import Constraint, GenerationRequest, Message, NativeTools, ToolDefinition
+from .narrow import HistoryShare, ThresholdSource, narrow_budget
 from .report import (
     ContextBuildReport,
     ContextCountAttempt,
     ContextTokenBreakdown,
     ContextTokenCount,
 )
+from .scope import ScopeRecord
 
 __all__ = ["FitResult", "fit"]
 
@@ -68,6 +70,11 @@ class FitResult(Generic[M]):
         return self._fitting.chat.kept(self._removed)
 
     @property
+    def share(self) -> HistoryShare:
+        """Which threshold was in force, from where, and what it left to history."""
+        return self._fitting.share()
+
+    @property
     def report(self) -> ContextBuildReport:
         """Every count and every turn kept or dropped; made when first read."""
         if self._report is None:
@@ -93,6 +100,7 @@ def fit(
     pins: Iterable[str | int] = (),
     image_tokens: int = 1024,
     merge_users: bool = False,
+    compaction_threshold: float | ScopeRecord | None = None,
     limits: ContextBuildLimits | None = None,
 ) -> FitResult[M]:
     """Drop the oldest whole turns until the request fits the context window.
@@ -115,6 +123,10 @@ def fit(
         system message after the first turn being a turn of its own.
     image_tokens: the price of an image, audio or file part.
     merge_users: consecutive user messages open one turn, not one each.
+    compaction_threshold: how much of the window the request may carry as
+        history, as a share of which 0.8 is the default and the most; lower it
+        to narrow the window.  A record of ``decide_threshold`` stands for its
+        threshold.
     limits: the largest input accepted; by default as large as the input is.
 
     Raises TranscriptError naming the message for a malformed transcript,
@@ -134,6 +146,7 @@ def fit(
         _budget(window_tokens, output_reserve, safety_margin, mode),
         image_tokens,
         limits,
+        compaction_threshold,
     )
     for pin in pins:
         fitting.pin(pin)
@@ -165,11 +178,14 @@ class _Fitting:
         budget: ContextBudget,
         image_tokens: int,
         limits: ContextBuildLimits | None,
+        compaction_threshold: float | ScopeRecord | None,
     ) -> None:
+        self.compaction_threshold = compaction_threshold
+        self.overhead: int | None = None
         self.chat = chat
         self.counter = counter
         self.target = target
-        self.budget = budget
+        self.given = self.budget = budget
         self.image_tokens = image_tokens
         self.constraint, self.extra = read_tools(tools)
         self.constraint_bytes = json_length(self.constraint) + len(self.extra.encode())
@@ -219,6 +235,7 @@ class _Fitting:
         constraint, template = ask(self._weigh, counter)
         self._check_evidence(counter.method, counter.evidence)
         self.fixed = ContextTokenBreakdown(self.chat.system_tokens, 0, constraint, template)
+        self._narrow(self.chat.system_tokens + self.chat.current_tokens + constraint + template)
         outcome, removed, attempts = self.chat.trim(
             constraint, template, self._reserved, self.budget.window_tokens, self.limits.max_count_calls
         )
@@ -249,8 +266,7 @@ class _Fitting:
         constraint = _constraint_with_extra(self.constraint, self.extra)
         prices = [self.chat.priced_parts(i) * self.image_tokens for i in range(len(messages))]
 
-        def count(removed: int) -> ContextTokenCount:
-            kept = self.chat.kept(removed)
+        def count_kept(kept: Sequence[int]) -> ContextTokenCount:
             request = GenerationRequest(tuple([messages[i] for i in kept]), constraint)
             answer = checked_count(ask(counter.count, self.target, request), self.target, self.budget)
             self._check_evidence(answer.method, answer.evidence)
@@ -260,6 +276,11 @@ class _Fitting:
             )
             return ContextTokenCount(answer.target, self._method(answer.method), self._evidence(answer.evidence), priced)
 
+        def count(removed: int) -> ContextTokenCount:
+            return count_kept(self.chat.kept(removed))
+
+        if self.compaction_threshold is not None:
+            self._narrow(count_kept(self.chat.without_history()).tokens.total())
         attempts, outcome = remove_until_fit(
             count, self.chat.removable(), self.budget, self.limits.max_count_calls
         )
@@ -267,6 +288,16 @@ class _Fitting:
         if outcome is not Outcome.FITS:
             raise self._error(outcome, self.report(removed, attempts), None)
         return FitResult(self, removed, attempts)
+
+    def _narrow(self, overhead: int) -> None:
+        self.overhead = overhead
+        if self.compaction_threshold is not None:
+            self.budget, _ = narrow_budget(self.given, overhead, self.compaction_threshold)
+
+    def share(self) -> HistoryShare:
+        if self.overhead is None:  # a counter that was not asked about it
+            return HistoryShare(None, ThresholdSource.DEFAULT, None, None, self.budget.window_tokens)
+        return narrow_budget(self.given, self.overhead, self.compaction_threshold)[1]
 
     def _check_evidence(self, method: str, evidence: TokenBoundEvidence) -> None:
         check_evidence(method, evidence, self.budget)
