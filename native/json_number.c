@@ -89,14 +89,10 @@ static unsigned double_length(ul_scan *scan, decimal d, const uint8_t *start, co
     return scanner->number_length(scanner->context, (const char *)start, (size_t)(end - start));
 }
 
-const uint8_t *ul_scan_number(ul_scan *scan, const uint8_t *start) {
-    const bool negative = *start == '-';
-    const uint8_t *digits = start + negative;
-    const uint8_t *at = scan_digits(scan, digits);
-    if (at == NULL) return NULL;
-    if (*digits == '0') at = digits + 1; /* nothing may follow a leading zero; the caller sees what does */
-
-    const uint8_t *point = at;
+/* A number with a fraction or an exponent, or an integer that 64 bits do not hold; `point` is behind its digits
+ * before either. */
+static const uint8_t *scan_double(ul_scan *scan, const uint8_t *start, const uint8_t *digits, const uint8_t *point) {
+    const uint8_t *at = point;
     int64_t exponent = 0;
     if (at < scan->end && *at == '.') {
         at = scan_digits(scan, at + 1);
@@ -107,14 +103,23 @@ const uint8_t *ul_scan_number(ul_scan *scan, const uint8_t *start) {
         at = scan_exponent(scan, at + 1, &exponent);
         if (at == NULL) return NULL;
     }
+    decimal d = read_decimal(digits > start, digits, point, digits_end);
+    d.point += exponent;
+    const unsigned length = double_length(scan, d, start, at);
+    if (length == 0) return ul_fail(scan, UL_JSON_NUMBER, start);
+    scan->length += length;
+    return at;
+}
 
-    unsigned length = at == point ? integer_length(negative, digits, at) : 0;
-    if (length == 0) {
-        decimal d = read_decimal(negative, digits, point, digits_end);
-        d.point += exponent;
-        length = double_length(scan, d, start, at);
-        if (length == 0) return ul_fail(scan, UL_JSON_NUMBER, start);
-    }
+const uint8_t *ul_scan_number(ul_scan *scan, const uint8_t *start) {
+    const uint8_t *digits = start + (*start == '-');
+    const uint8_t *at = scan_digits(scan, digits);
+    if (at == NULL) return NULL;
+    if (*digits == '0') at = digits + 1; /* nothing may follow a leading zero; the caller sees what does */
+    if (at < scan->end && (*at == '.' || (*at | 0x20) == 'e')) return scan_double(scan, start, digits, at);
+
+    const unsigned length = integer_length(digits > start, digits, at);
+    if (length == 0) return scan_double(scan, start, digits, at);
     scan->length += length;
     return at;
 }

@@ -21,15 +21,25 @@ static const uint8_t *scan_literal(ul_scan *scan, const uint8_t *at, const char 
     return at;
 }
 
+/* A string value, from behind its opening quote. */
+static inline const uint8_t *scan_string(ul_scan *scan, const uint8_t *start) {
+    uint64_t length, hash;
+    bool escaped;
+    const uint8_t *at = ul_plain_string(scan, start, &hash);
+    if (at != NULL) {
+        scan->length += (uint64_t)(at - start) + 2;
+        return at + 1;
+    }
+    at = ul_scan_string(scan, start, &length, &escaped);
+    if (at != NULL) scan->length += length + 2;
+    return at;
+}
+
 /* A value that is neither array nor object. */
 static const uint8_t *scan_scalar(ul_scan *scan, const uint8_t *at) {
-    uint64_t length;
-    bool escaped;
     switch (*at) {
     case '"':
-        at = ul_scan_string(scan, at + 1, &length, &escaped);
-        if (at != NULL) scan->length += length + 2;
-        return at;
+        return scan_string(scan, at + 1);
     case 't':
         return scan_literal(scan, at, "true");
     case 'f':
@@ -42,16 +52,27 @@ static const uint8_t *scan_scalar(ul_scan *scan, const uint8_t *at) {
     }
 }
 
-/* A key and its colon.  The member counts with a comma; closing the object takes one off again. */
-static const uint8_t *scan_key(ul_scan *scan, ul_frame *frame, const uint8_t *at) {
-    uint64_t length;
+/* A key, from behind its opening quote to behind its closing one. */
+static inline const uint8_t *scan_key(ul_scan *scan, const uint8_t *key, uint64_t *length, uint64_t *hash) {
     bool escaped;
+    const uint8_t *at = ul_plain_string(scan, key, hash);
+    if (at != NULL) {
+        *length = (uint64_t)(at - key);
+        return at + 1;
+    }
+    at = ul_scan_string(scan, key, length, &escaped);
+    if (at != NULL) *hash = ul_key_hash(scan, key, (size_t)(at - 1 - key), escaped);
+    return at;
+}
+
+/* A member as far as its value.  It counts with a comma; closing the object takes one off again. */
+static const uint8_t *scan_member(ul_scan *scan, ul_frame *frame, const uint8_t *at) {
+    uint64_t length, hash;
     at = skip_white(scan, at);
     if (at == scan->end || *at != '"') return fail_here(scan, at);
     const uint8_t *key = at + 1;
-    at = ul_scan_string(scan, key, &length, &escaped);
+    at = scan_key(scan, key, &length, &hash);
     if (at == NULL) return NULL;
-    const uint64_t hash = ul_key_hash(scan, key, (size_t)(at - 1 - key), escaped);
     if (!ul_enter_member(scan, frame, hash, (size_t)(key - scan->text))) return ul_fail(scan, UL_JSON_SCRATCH, key);
     scan->length += length + 4; /* quotes, colon and comma */
     at = skip_white(scan, at);
@@ -76,7 +97,7 @@ static const uint8_t *open_frame(ul_scan *scan, size_t *depth, const uint8_t *at
     frame->first = scan->members.count;
     frame->seen = 0;
     frame->slots = 0;
-    return scan_key(scan, frame, at);
+    return scan_member(scan, frame, at);
 }
 
 /* What follows a value: a comma and, in an object, the next key; or the end of the array or object, which is then
@@ -87,7 +108,7 @@ static const uint8_t *after_value(ul_scan *scan, size_t *depth, const uint8_t *a
         at = skip_white(scan, at);
         if (frame->is_object) scan->members.members[frame->current].cost = scan->length - frame->before;
         if (at < scan->end && *at == ',') {
-            if (frame->is_object) return scan_key(scan, frame, at + 1);
+            if (frame->is_object) return scan_member(scan, frame, at + 1);
             scan->length++;
             return at + 1;
         }

@@ -5,6 +5,7 @@
 #ifndef ULLAGE_JSON_SCAN_H
 #define ULLAGE_JSON_SCAN_H
 
+#include "bits.h"
 #include "ullage.h"
 
 #include <stdbool.h>
@@ -76,6 +77,43 @@ uint64_t ul_key_hash(const ul_scan *scan, const uint8_t *key, size_t n, bool esc
 
 /* Whether two keys, from behind their opening quotes, have the same decoded text. */
 bool ul_same_key(const uint8_t *a, const uint8_t *b);
+
+/* Where a word has a quote, a backslash or a control character: bit 7 of the byte.  Bytes above the first such
+ * one may be marked wrongly, since the subtractions borrow; the first never is. */
+static inline uint64_t ul_special_bytes(uint64_t word) {
+    const uint64_t quote = word ^ UL_ONES * '"';
+    const uint64_t backslash = word ^ UL_ONES * '\\';
+    const uint64_t below_space = (word - UL_ONES * ' ') & ~word;
+    return (below_space | ((quote - UL_ONES) & ~quote) | ((backslash - UL_ONES) & ~backslash)) & UL_HIGH_BITS;
+}
+
+/* The hash takes a key's bytes by eights, closed by 0xFF, which no UTF-8 text contains.  It multiplies by a
+ * secret, so that keys which collide cannot be worked out without it. */
+static inline uint64_t ul_hash_word(const ul_scan *scan, uint64_t hash, uint64_t word) {
+    return ul_fold_multiply(hash ^ word, scan->key_secret);
+}
+
+static inline uint64_t ul_hash_last_word(const ul_scan *scan, uint64_t hash, uint64_t word, unsigned bits) {
+    return ul_hash_word(scan, hash, word | UINT64_C(0xFF) << bits);
+}
+
+/* What most strings need: the closing quote of one that is short and ASCII without escapes, and its hash as a
+ * key.  NULL leaves all others, and those within a word of the end, to the functions above. */
+static inline const uint8_t *ul_plain_string(const ul_scan *scan, const uint8_t *at, uint64_t *hash) {
+    *hash = scan->scanner->seed;
+    for (int words = 0; words < 4 && scan->end - at >= 8; words++, at += 8) {
+        const uint64_t word = ul_load64(at);
+        const uint64_t stop = ul_special_bytes(word) | (word & UL_HIGH_BITS);
+        if (stop != 0) {
+            const unsigned bits = ul_lowest_bit(stop) & ~7u;
+            *hash = ul_hash_last_word(scan, *hash, word & ((UINT64_C(1) << bits) - 1), bits);
+            at += bits / 8;
+            return *at == '"' ? at : NULL;
+        }
+        *hash = ul_hash_word(scan, *hash, word);
+    }
+    return NULL;
+}
 
 /* ---- Numbers: json_number.c ---- */
 

@@ -1,18 +1,8 @@
 /* json_string.c: strings in JSON text, their canonical length and the identity of keys. */
-#include "bits.h"
 #include "json_length_internal.h"
 #include "json_scan.h"
 
 /* ---- Reading ---- */
-
-/* Where a word has a quote, a backslash or a control character: bit 7 of the byte.  Bytes above the first such
- * one may be marked wrongly, since the subtractions borrow; the first never is. */
-static inline uint64_t special_bytes(uint64_t word) {
-    const uint64_t quote = word ^ UL_ONES * '"';
-    const uint64_t backslash = word ^ UL_ONES * '\\';
-    const uint64_t below_space = (word - UL_ONES * ' ') & ~word;
-    return (below_space | ((quote - UL_ONES) & ~quote) | ((backslash - UL_ONES) & ~backslash)) & UL_HIGH_BITS;
-}
 
 /* Passes over text that stands for itself; `*high` collects the top bits of all of it.
  *
@@ -23,7 +13,7 @@ static const uint8_t *plain_run(const ul_scan *scan, const uint8_t *at, uint64_t
     const uint8_t *start = at;
     while (scan->end - at >= 8) {
         const uint64_t word = ul_load64(at);
-        const uint64_t special = special_bytes(word);
+        const uint64_t special = ul_special_bytes(word);
         if (special != 0) {
             const unsigned bits = ul_lowest_bit(special) & ~7u;
             *high |= word & ((UINT64_C(1) << bits) - 1);
@@ -204,28 +194,23 @@ bool ul_same_key(const uint8_t *a, const uint8_t *b) {
     }
 }
 
-/* The hash multiplies by a secret, so that keys which collide cannot be worked out without it.  Both ways
- * below feed it the same words: eight bytes each, then the rest padded with zeros, and the length. */
-static inline uint64_t mix(const ul_scan *scan, uint64_t hash, uint64_t word) {
-    return ul_fold_multiply(hash ^ word, scan->key_secret);
-}
-
 static uint64_t hash_escaped(const ul_scan *scan, const uint8_t *key) {
     decoder d = {.at = key};
-    uint64_t hash = scan->scanner->seed, word = 0, n = 0;
+    uint64_t hash = scan->scanner->seed, word = 0;
+    unsigned bits = 0;
     for (int byte; (byte = next_byte(&d)) >= 0;) {
-        word |= (uint64_t)byte << n % 8 * 8;
-        if (++n % 8 != 0) continue;
-        hash = mix(scan, hash, word);
+        word |= (uint64_t)byte << bits;
+        bits = (bits + 8) % 64;
+        if (bits > 0) continue;
+        hash = ul_hash_word(scan, hash, word);
         word = 0;
     }
-    return mix(scan, mix(scan, hash, word), n);
+    return ul_hash_last_word(scan, hash, word, bits);
 }
 
 uint64_t ul_key_hash(const ul_scan *scan, const uint8_t *key, size_t n, bool escaped) {
     if (escaped) return hash_escaped(scan, key);
     uint64_t hash = scan->scanner->seed;
-    size_t i = 0;
-    for (; n - i >= 8; i += 8) hash = mix(scan, hash, ul_load64(key + i));
-    return mix(scan, mix(scan, hash, ul_load_part(key + i, n - i)), n);
+    for (; n >= 8; n -= 8, key += 8) hash = ul_hash_word(scan, hash, ul_load64(key));
+    return ul_hash_last_word(scan, hash, ul_load_part(key, n), (unsigned)n * 8);
 }

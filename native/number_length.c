@@ -34,9 +34,9 @@ static const uint64_t integer_powers[] = {
 };
 
 /* The powers of ten that a double holds exactly. */
-#define EXACT_POWERS 23
-static const double exact_powers[EXACT_POWERS] = {
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+#define POWER_MAX 22
+static const double exact_powers[POWER_MAX + 1] = {
+    1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 };
 
@@ -79,21 +79,20 @@ static inline double scaled(double x, int power) {
 
 /* Looks for the one decimal of at most 15 digits that reads back as x, if there is any.
  *
- * x is scaled to 15 digits before the point and rounded to an integer.  Scaling back is exact but for one
- * rounding to nearest, because the integer and the power of ten are both exact; so if it gives x, then reading
- * that decimal gives x.  Decimals of up to 15 digits lie further apart than doubles, hence no other one does,
- * and none shorter.  Scaling up errs by less than a quarter, so the decimal is not missed either. */
+ * x is scaled to 15 digits before the point, or as many as an exact power of ten gives, and rounded to an
+ * integer.  Scaling back is exact but for one rounding to nearest, because the integer and the power are both
+ * exact; so if it gives x, then reading that decimal gives x.  Decimals of up to 15 digits lie further apart
+ * than doubles, hence no other one does, and none shorter.  Scaling up errs by less than a quarter, so the
+ * decimal is not missed either. */
 static unsigned fifteen_digits_length(int negative, double x, int binary_exponent) {
-    /* x is below 2^(binary_exponent + 1), which bounds the digits before its point; where that bound is one
-     * too high, the loop makes up for it. */
+    /* x is below 2^(binary_exponent + 1), which bounds the digits before its point; where that bound is too
+     * high, the loop makes up for it. */
     int power = 14 - (binary_exponent + 1) * 1233 / 4096;
-    if (power <= -EXACT_POWERS) return 0;
-    double shifted = 0;
-    for (;; power++) {
-        if (power >= EXACT_POWERS) return 0;
-        shifted = scaled(x, power);
-        if (shifted >= 1e14) break;
-    }
+    if (power < -POWER_MAX) return 0;
+    if (power > POWER_MAX) power = POWER_MAX;
+    double shifted = scaled(x, power);
+    while (shifted < 1e14 && power < POWER_MAX) shifted = scaled(x, ++power);
+
     const uint64_t digits = (uint64_t)(shifted + 0.5);
     if (digits > integer_powers[15] || scaled((double)digits, -power) != x) return 0;
 
