@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import ullage
@@ -39,7 +40,7 @@ def plain_fit(messages: list[dict[str, Any]], room: int) -> list[dict[str, Any]]
     ]
     starts = [i for i, m in enumerate(messages) if m["role"] == "user"]
     total, first = sum(costs) + 36, 0
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         if total <= room:
             break
         total -= sum(costs[start:end])

@@ -8,10 +8,9 @@ from typing import Any
 
 import ullage
 
-WORDS = (
-    "the barrel stands half full in a cool cellar while someone writes down how much room is left above the wine "
-    "and asks again tomorrow whether another bucket would fit without spilling over the rim of oak"
-).split()
+TEXT = """the barrel stands half full in a cool cellar while someone writes down how much room is left above
+the wine and asks again tomorrow whether another bucket would fit without spilling over the rim of oak"""
+WORDS = TEXT.split()
 SCRIPTS = (
     "湖面平静秋叶红了晨雾渐散",
     "樽の中にはまだ余地がある",
@@ -108,20 +107,23 @@ def history(turns: int, characters: int = 550, seed: int = 1) -> ullage.Conversa
 
 def build_input(past: ullage.ConversationProjection, removals: int) -> ullage.ContextBuildInput:
     """An input whose window makes the builder remove exactly so many turns."""
-    window = 1
-    for _ in range(2):
-        given = ullage.ContextBuildInput(
-            history=past,
-            current=(ullage.UserMessage("And what is left today?"),),
-            target=ullage.ContextTarget("any", "1"),
-            budget=ullage.ContextBudget(window, 256),
-            system=("You keep the cellar book.",),
-            limits=ullage.ContextBuildLimits(max_count_calls=len(past.turns) + 1),
-        )
-        if window == 1:
-            try:
-                ullage.CanonicalContextBuilder().build(given, ullage.ByteHeuristicCounter())
-            except ullage.DoesNotFit as error:
-                assert error.report is not None
-                window = error.report.attempts[removals].total_reserved
-    return given
+    builder, counter = ullage.CanonicalContextBuilder(), ullage.ByteHeuristicCounter()
+    report = None
+    try:
+        builder.build(_input(past, 1), counter)
+    except ullage.DoesNotFit as error:
+        report = error.report
+    if report is None:
+        raise AssertionError("one token is enough for anything?")
+    return _input(past, report.attempts[removals].total_reserved)
+
+
+def _input(past: ullage.ConversationProjection, window: int) -> ullage.ContextBuildInput:
+    return ullage.ContextBuildInput(
+        history=past,
+        current=(ullage.UserMessage("And what is left today?"),),
+        target=ullage.ContextTarget("any", "1"),
+        budget=ullage.ContextBudget(window, 256),
+        system=("You keep the cellar book.",),
+        limits=ullage.ContextBuildLimits(max_count_calls=len(past.turns) + 1),
+    )

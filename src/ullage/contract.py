@@ -210,7 +210,7 @@ def attempt(budget: ContextBudget, removed: int, count: ContextTokenCount) -> Co
 
 
 def checked_count(count: Any, target: ContextTarget, budget: ContextBudget) -> ContextTokenCount:
-    """A counter's answer.  Raises CounterFailed where it is none, UnverifiedCount where it may not be used."""
+    """A counter's answer.  Raises CounterFailed where it is none, UnverifiedCount where it may not serve."""
     if not isinstance(count, ContextTokenCount):
         raise CounterFailed(f"count gave a {type(count).__name__}, not a ContextTokenCount")
     check_evidence(count.method, count.evidence, budget)
@@ -339,7 +339,8 @@ def does_not_fit(report: ContextBuildReport, current_tokens: int | None) -> Cont
         "text or the current turn, unpin turns, lower the reserve, or take a larger window"
     )
     if 2 * budget.output_reserve > budget.window_tokens:
-        error.add_note(f"output_reserve alone takes {budget.output_reserve / budget.window_tokens:.0%} of the window")
+        share = budget.output_reserve / budget.window_tokens
+        error.add_note(f"output_reserve alone takes {share:.0%} of the window")
     return error
 
 

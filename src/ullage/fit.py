@@ -11,7 +11,6 @@ from ._chat import EncodedChat
 from ._core import derive_attempts, json_length
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .contract import (
-    ALGORITHM_VERSION,
     PROJECTION_VERSION,
     Outcome,
     check_evidence,
@@ -27,6 +26,7 @@ from .formats.openai_chat import ChatMessage, read_message, read_tools
 from .messages import Constraint, GenerationRequest, Message, NativeTools, ToolDefinition
 from .narrow import HistoryShare, ThresholdSource, narrow_budget
 from .report import (
+    ALGORITHM_VERSION,
     ContextBuildReport,
     ContextCountAttempt,
     ContextTokenBreakdown,
@@ -162,7 +162,9 @@ def _budget(window: int, reserve: int, margin: int, mode: TokenBudgetMode) -> Co
             raise InvalidContext(f"{name} is zero", path=name)
     if reserve + margin >= window:
         name = "output_reserve" if reserve >= window else "safety_margin"
-        raise InvalidContext(f"output_reserve and safety_margin leave nothing of window_tokens ({window:,})", path=name)
+        raise InvalidContext(
+            f"output_reserve and safety_margin leave nothing of window_tokens ({window:,})", path=name
+        )
     return budget
 
 
@@ -250,7 +252,8 @@ class _Fitting:
             self.chat.weigh(self.image_tokens, None)
             return (self.constraint_bytes + 3) // 4, template
         figures = [
-            token_figure(counter.message_tokens(message), "message_tokens") for message in self._contract_messages()
+            token_figure(counter.message_tokens(message), "message_tokens")
+            for message in self._contract_messages()
         ]
         self.chat.weigh(self.image_tokens, figures)
         constraint = _constraint_with_extra(self.constraint, self.extra)
@@ -272,9 +275,14 @@ class _Fitting:
             self._check_evidence(answer.method, answer.evidence)
             tokens = answer.tokens
             priced = ContextTokenBreakdown(
-                tokens.system, tokens.messages + sum(prices[i] for i in kept), tokens.constraint, tokens.template
+                tokens.system,
+                tokens.messages + sum(prices[i] for i in kept),
+                tokens.constraint,
+                tokens.template,
             )
-            return ContextTokenCount(answer.target, self._method(answer.method), self._evidence(answer.evidence), priced)
+            return ContextTokenCount(
+                answer.target, self._method(answer.method), self._evidence(answer.evidence), priced
+            )
 
         def count(removed: int) -> ContextTokenCount:
             return count_kept(self.chat.kept(removed))
@@ -303,7 +311,9 @@ class _Fitting:
         check_evidence(method, evidence, self.budget)
         if self.budget.mode is TokenBudgetMode.HARD and self.chat.parts:
             error = UnverifiedCount(path=self.chat.priced_path)
-            error.add_note(f"{self.chat.priced_path} has a price, not a verified count: use Soft mode or remove it")
+            error.add_note(
+                f"{self.chat.priced_path} has a price, not a verified count: use Soft mode or remove it"
+            )
             raise error
 
     @property
@@ -321,7 +331,9 @@ class _Fitting:
     def _evidence(self, evidence: TokenBoundEvidence) -> TokenBoundEvidence:
         return TokenBoundEvidence.ESTIMATE if self.chat.parts else evidence
 
-    def report(self, removed: int, attempts: Sequence[int] | Sequence[ContextCountAttempt]) -> ContextBuildReport:
+    def report(
+        self, removed: int, attempts: Sequence[int] | Sequence[ContextCountAttempt]
+    ) -> ContextBuildReport:
         counted: Sequence[Any] = attempts
         if isinstance(attempts[0], int):
             method, evidence = self._method(self.counter.method), self._evidence(self.counter.evidence)  # type: ignore[union-attr]

@@ -101,7 +101,9 @@ class _Reader:
     def read(self) -> ChatMessage:
         role = self.fields.pop("role", None)
         if role not in ROLES:
-            raise TranscriptError(f"the role is one of {', '.join(ROLES)}, not {role!r:.80}", f"{self.path}.role")
+            raise TranscriptError(
+                f"the role is one of {', '.join(ROLES)}, not {role!r:.80}", f"{self.path}.role"
+            )
         content = self._content(self.fields.pop("content", None))
         message: Message
         if role == "assistant":
@@ -140,27 +142,31 @@ class _Reader:
                 _json(content, path)  # refuses a lone surrogate
             return content
         if not isinstance(content, list):
-            raise TranscriptError(f"content is text, null or a list of parts, not {type(content).__name__}", path)
+            raise TranscriptError(
+                f"content is text, null or a list of parts, not {type(content).__name__}", path
+            )
         return "".join(self._part(part, f"{path}[{i}]") for i, part in enumerate(content))
 
     def _part(self, part: Any, path: str) -> str:
         """The text of a part; anything else it holds goes to the extra bytes or the priced parts."""
         if not isinstance(part, dict):
             raise TranscriptError(f"a content part is a dict, not {type(part).__name__}", path)
-        kind = part.get("type")
-        if kind == "text" and isinstance(part.get("text"), str):
-            _json(part["text"], f"{path}.text")
+        kind, text = part.get("type"), part.get("text")
+        if kind == "text" and isinstance(text, str):
+            _json(text, f"{path}.text")
             for key, item in part.items():
                 if key not in ("type", "text"):
                     self._add_member(key, item, path)
-            return part["text"]
+            return text
         if kind in PRICED_PARTS:
             self.parts += 1
             self.priced_path = self.priced_path or path
             return ""
         call_id = part.get("toolCallId")
         if isinstance(call_id, str) and kind in ("tool-call", "tool-result"):
-            (self.asks if kind == "tool-call" else self.answers).append(self._id(call_id, f"{path}.toolCallId"))
+            (self.asks if kind == "tool-call" else self.answers).append(
+                self._id(call_id, f"{path}.toolCallId")
+            )
         self.extra.append(f",{_json(part, path)}")
         return ""
 
@@ -256,7 +262,11 @@ def read_tools(tools: Sequence[Any]) -> tuple[Constraint, str]:
         function = fields.get("function", fields if fields.get("type", "function") == "function" else None)
         if isinstance(function, dict):
             definitions.append(_definition(function, path))
-            rest = {k: v for k, v in fields.items() if k not in ("type", "function")} if "function" in fields else {}
+            rest = (
+                {k: v for k, v in fields.items() if k not in ("type", "function")}
+                if "function" in fields
+                else {}
+            )
             known = ("type", "name", "description", "parameters")
             rest |= {k: v for k, v in function.items() if k not in known}
             if rest:
