@@ -219,7 +219,7 @@ static void check_damaged(buffer *text) {
 
 int main(void) {
     static buffer careless, canonical;
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < 1500; round++) {
         careless.n = canonical.n = 0;
         put_value(&careless, &canonical, 1 + (unsigned)random_below(4));
         check_value(&careless, &canonical);
