@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import _build
 from ._core import derive_attempts
+from .budget import TokenBoundEvidence
 from .contract import (
     Outcome,
     build_by_counting,
@@ -49,8 +50,7 @@ def _derive(
     input: ContextBuildInput, counter: AdditiveTokenCounter, encoded: _build.EncodedBuild
 ) -> BuiltContext:
     budget = input.budget
-    constraint, template = ask(_price, input, counter, encoded)
-    method, evidence = counter.method, counter.evidence
+    constraint, template, method, evidence = ask(_price, input, counter, encoded)
     check_evidence(method, evidence, budget)
     reserved = budget.output_reserve + budget.safety_margin
     outcome, removed, messages = encoded.trim(
@@ -69,9 +69,10 @@ def _derive(
 
 def _price(
     input: ContextBuildInput, counter: AdditiveTokenCounter, encoded: _build.EncodedBuild
-) -> tuple[int, int]:
-    """Take the counter's figures for the messages; return those of the constraint and the template."""
+) -> tuple[int, int, str, TokenBoundEvidence]:
+    """Take the counter's figures for the messages; return the others, its method and its evidence."""
     if type(counter) is not ByteHeuristicCounter:  # whose figures the encoding already holds
         encoded.price(counter)
     constraint = token_figure(counter.constraint_tokens(input.constraint), "constraint_tokens")
-    return constraint, token_figure(counter.template_tokens, "template_tokens")
+    template = token_figure(counter.template_tokens, "template_tokens")
+    return constraint, template, counter.method, counter.evidence
