@@ -1,16 +1,28 @@
-"""What several test modules share: the two engines, counters, and outcomes that compare as data."""
+"""What several test modules share: the engines, counters, a sound input, outcomes that compare as data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import pytest
+
 import ullage
 from ullage import canonical, reference
-from ullage.budget import ContextTarget, TokenBoundEvidence
+from ullage.budget import ContextBudget, ContextTarget, TokenBoundEvidence
+from ullage.counting import count_additively
 from ullage.errors import ContextBuildError
-from ullage.messages import Constraint, GenerationRequest, Message
-from ullage.report import ContextTokenBreakdown, ContextTokenCount
+from ullage.history import ConversationProjection, GroupKind, ProjectedTurn, ProjectionGroup, TurnState
+from ullage.messages import (
+    AssistantMessage,
+    Constraint,
+    GenerationRequest,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from ullage.report import ContextBuildInput, ContextTokenBreakdown, ContextTokenCount
 
 
 class Engine(NamedTuple):
@@ -64,8 +76,6 @@ class Whole:
         self.requests: list[GenerationRequest] = []
 
     def count(self, target: ContextTarget, request: GenerationRequest) -> ContextTokenCount:
-        from ullage.counting import count_additively
-
         self.requests.append(request)
         return count_additively(self.counter, target, request)
 
@@ -95,6 +105,52 @@ class Scripted:
             raise RuntimeError(self.error)
         tokens = ContextTokenBreakdown(**self.counts[min(self.calls, len(self.counts)) - 1])
         return ContextTokenCount(self.target, self.method, self.evidence, tokens)
+
+
+# --- build inputs -----------------------------------------------------------------
+
+
+def turn(name: str, *texts: str, state: TurnState = TurnState.COMPLETED) -> tuple[Any, list[Any]]:
+    """A turn of a user text, an exchange and an answer, as long as there are texts."""
+    groups = []
+    for i, (kind, text) in enumerate(zip(GroupKind, texts, strict=False)):
+        if kind is GroupKind.USER:
+            messages: tuple[Any, ...] = (UserMessage(text),)
+        elif kind is GroupKind.ASSISTANT:
+            messages = (AssistantMessage(text),)
+        else:
+            messages = (AssistantMessage(None, (ToolCall("c", "f", {"q": text}),)), ToolMessage("c", text))
+        groups.append(ProjectionGroup(name, kind, (f"{name}-{i}",), messages))
+    return ProjectedTurn(name, state, f"{name}-end", False), groups
+
+
+def history(*turns: tuple[Any, list[Any]]) -> ConversationProjection:
+    groups = [group for _, of_turn in turns for group in of_turn]
+    return ConversationProjection(
+        1, "s", "tail", len(groups), groups=tuple(groups), turns=tuple(turn for turn, _ in turns)
+    )
+
+
+def sound(window: int = 100_000, **changes: Any) -> ContextBuildInput:
+    """Three turns, of which the second is pinned."""
+    turns = [turn(f"t{i}", f"question {i}", f"answer {i}", f"result {i}") for i in range(3)]
+    return ContextBuildInput(
+        **{
+            "history": history(*turns),
+            "current": (UserMessage("now"),),
+            "target": ContextTarget("m", "r"),
+            "budget": ContextBudget(window, 100),
+            "system": ("rules",),
+            "pinned_turns": ("t1",),
+            **changes,
+        }
+    )
+
+
+def raised(engine: Engine, input: ContextBuildInput, counter: Any = None) -> ContextBuildError:
+    with pytest.raises(ContextBuildError) as caught:
+        engine.build(input, counter or engine.byte_heuristic())
+    return caught.value
 
 
 # --- outcomes --------------------------------------------------------------------
