@@ -27,9 +27,11 @@ from ullage.native cimport (
     ul_decimal_length,
     ul_double_length_quick,
     ul_i64_length,
+    ul_json_children,
     ul_json_reason,
     ul_json_result,
     ul_json_scanner,
+    ul_json_span,
     ul_json_status,
     ul_json_text_length,
     ul_text_kernels,
@@ -421,6 +423,36 @@ def json_text_length(text, /):
     if status == UL_JSON_SCRATCH:
         raise MemoryError
     raise DecodeError(f"malformed JSON at byte {result.offset}: {ul_json_reason(status).decode()}")
+
+
+def json_children(bytes text not None, Py_ssize_t start=0, /):
+    """Where the members of the object, or the elements of the array, at byte ``start`` of JSON text lie.
+
+    A list of (key start, key end, value start, value end): keys as written, between their quotes, and empty
+    for elements.  The text is one that json_text_length accepts and is not checked again.
+
+    Raises IndexError for a start outside the text.
+    """
+    cdef ul_json_span few[256]
+    cdef ul_json_span *spans = few
+    cdef const uint8_t *data = <const uint8_t *><const char *>text
+    cdef size_t n = <size_t>len(text)
+    cdef size_t count, i
+    if not 0 <= start < len(text):
+        raise IndexError(start)
+    count = ul_json_children(data, n, <size_t>start, few, 256)
+    if count > 256:
+        spans = <ul_json_span *>malloc(count * sizeof(ul_json_span))
+        if spans == NULL:
+            raise MemoryError
+        ul_json_children(data, n, <size_t>start, spans, count)
+    try:
+        return [
+            (spans[i].key_start, spans[i].key_end, spans[i].value_start, spans[i].value_end) for i in range(count)
+        ]
+    finally:
+        if spans != few:
+            free(spans)
 
 
 # --- messages --------------------------------------------------------------------
