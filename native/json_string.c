@@ -29,22 +29,27 @@ static const uint8_t *plain_run(const ul_scan *scan, const uint8_t *at, uint64_t
     return at;
 }
 
-static int hex_digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    const uint8_t lower = c | 0x20;
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+/* One more than the value of a hexadecimal digit; 0 for any other byte. */
+static const uint8_t digit_after[256] = {
+    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
+    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
+/* The value of four hexadecimal digits. */
+static inline uint32_t hex4(const uint8_t *at) {
+    return (digit_after[at[0]] - 1u) << 12 | (digit_after[at[1]] - 1u) << 8 | (digit_after[at[2]] - 1u) << 4 |
+           (digit_after[at[3]] - 1u);
 }
 
 /* The four digits of a \u escape. */
-static const uint8_t *scan_hex4(ul_scan *scan, const uint8_t *at, uint32_t *unit) {
-    *unit = 0;
-    for (int i = 0; i < 4; i++, at++) {
-        if (at == scan->end) return ul_fail(scan, UL_JSON_END, at);
-        const int digit = hex_digit(*at);
-        if (digit < 0) return ul_fail(scan, UL_JSON_ESCAPE, at);
-        *unit = *unit << 4 | (uint32_t)digit;
+static inline const uint8_t *scan_hex4(ul_scan *scan, const uint8_t *at, uint32_t *unit) {
+    if (scan->end - at >= 4) {
+        *unit = hex4(at); /* with a bit above the sixteenth where one is no digit */
+        if (*unit <= 0xFFFF) return at + 4;
     }
-    return at;
+    while (at < scan->end && digit_after[*at] != 0) at++;
+    return ul_fail(scan, at == scan->end ? UL_JSON_END : UL_JSON_ESCAPE, at);
 }
 
 /* A \u escape, or two of them for a code point above U+FFFF. */
@@ -138,12 +143,6 @@ typedef struct {
     uint8_t utf8[4]; /* of the last escape, those still to come at the end */
     unsigned left;
 } decoder;
-
-static uint32_t hex4(const uint8_t *at) {
-    uint32_t unit = 0;
-    for (int i = 0; i < 4; i++) unit = unit << 4 | (uint32_t)hex_digit(at[i]);
-    return unit;
-}
 
 /* Puts the code point's UTF-8 form at the end of `utf8`. */
 static void encode(decoder *d, uint32_t code_point) {
