@@ -23,14 +23,9 @@ static const uint8_t *scan_literal(ul_scan *scan, const uint8_t *at, const char 
 
 /* A string value, from behind its opening quote. */
 static inline const uint8_t *scan_string(ul_scan *scan, const uint8_t *start) {
-    uint64_t length, hash;
+    uint64_t length;
     bool escaped;
-    const uint8_t *at = ul_plain_string(scan, start, &hash);
-    if (at != NULL) {
-        scan->length += (uint64_t)(at - start) + 2;
-        return at + 1;
-    }
-    at = ul_scan_string(scan, start, &length, &escaped);
+    const uint8_t *at = ul_scan_string(scan, start, &length, &escaped);
     if (at != NULL) scan->length += length + 2;
     return at;
 }
@@ -55,7 +50,7 @@ static const uint8_t *scan_scalar(ul_scan *scan, const uint8_t *at) {
 /* A key, from behind its opening quote to behind its closing one. */
 static inline const uint8_t *scan_key(ul_scan *scan, const uint8_t *key, uint64_t *length, uint64_t *hash) {
     bool escaped;
-    const uint8_t *at = ul_plain_string(scan, key, hash);
+    const uint8_t *at = ul_plain_key(scan, key, hash);
     if (at != NULL) {
         *length = (uint64_t)(at - key);
         return at + 1;
@@ -73,7 +68,8 @@ static const uint8_t *scan_member(ul_scan *scan, ul_frame *frame, const uint8_t 
     const uint8_t *key = at + 1;
     at = scan_key(scan, key, &length, &hash);
     if (at == NULL) return NULL;
-    if (!ul_enter_member(scan, frame, hash, (size_t)(key - scan->text))) return ul_fail(scan, UL_JSON_SCRATCH, key);
+    const size_t offset = (size_t)(key - scan->text);
+    if (!ul_enter_member(scan, frame, hash, offset)) return ul_fail(scan, UL_JSON_SCRATCH, key);
     scan->length += length + 4; /* quotes, colon and comma */
     at = skip_white(scan, at);
     if (at == scan->end || *at != ':') return fail_here(scan, at);
@@ -84,7 +80,7 @@ static inline bool closes(const ul_scan *scan, const ul_frame *frame, const uint
     return at < scan->end && *at == (frame->is_object ? '}' : ']');
 }
 
-/* Enters an array or object, as far as its first value.  An empty one is passed over and leaves `*depth` alone. */
+/* Enters an array or object, as far as its first value; an empty one is passed over and `*depth` left alone. */
 static const uint8_t *open_frame(ul_scan *scan, size_t *depth, const uint8_t *at) {
     if (*depth == UL_MAX_DEPTH) return ul_fail(scan, UL_JSON_DEPTH, at);
     ul_frame *frame = &scan->frames[*depth];
@@ -100,8 +96,8 @@ static const uint8_t *open_frame(ul_scan *scan, size_t *depth, const uint8_t *at
     return scan_member(scan, frame, at);
 }
 
-/* What follows a value: a comma and, in an object, the next key; or the end of the array or object, which is then
- * a value itself.  Lowers `*depth` for each end; returns the place of the next value, or behind the outermost. */
+/* What follows a value: a comma and, in an object, the next key; or the end of the array or object, which then
+ * is a value itself.  Lowers `*depth` for each end; returns where the next value is, or behind the outermost. */
 static const uint8_t *after_value(ul_scan *scan, size_t *depth, const uint8_t *at) {
     for (; *depth > 0; --*depth, at++) {
         ul_frame *frame = &scan->frames[*depth - 1];
@@ -160,7 +156,8 @@ static size_t more_scratch(size_t size) {
 
 ul_json_status ul_json_text_length(const uint8_t *text, size_t n, const ul_json_scanner *scanner,
                                    ul_json_result *result) {
-    ul_scan scan; /* mostly memory that is written before it is read; clearing it would cost more than a short scan */
+    /* Mostly memory that is written before it is read; clearing it would cost more than scanning a short text. */
+    ul_scan scan;
     scan.text = text;
     scan.end = text + n;
     scan.scanner = scanner;

@@ -6,8 +6,8 @@
 
 /* Passes over text that stands for itself; `*high` collects the top bits of all of it.
  *
- * A run that has lasted a while usually lasts longer.  Then the kernels help: a block whose length as Latin-1 is
- * its size has nothing to escape and is ASCII. */
+ * A run that has lasted a while usually lasts longer.  Then the kernels help: a block whose length as Latin-1
+ * is its size has nothing to escape and is ASCII. */
 static const uint8_t *plain_run(const ul_scan *scan, const uint8_t *at, uint64_t *high) {
     enum { PATIENCE = 64, BLOCK = 256 };
     const uint8_t *start = at;
@@ -96,6 +96,18 @@ static const uint8_t *scan_escape(ul_scan *scan, const uint8_t *at, unsigned *le
     }
 }
 
+/* Passes over \u escapes of one unit each, as text outside ASCII has them one after the other; adds what their
+ * characters take to `*length`. */
+static inline const uint8_t *plain_escapes(const ul_scan *scan, const uint8_t *at, uint64_t *length) {
+    while (scan->end - at >= 6 && at[0] == '\\' && at[1] == 'u') {
+        const uint32_t unit = hex4(at + 2);
+        if (unit > 0xFFFF || ul_is_surrogate(unit)) break;
+        *length += ul_code_point_length(unit);
+        at += 6;
+    }
+    return at;
+}
+
 /* Reports the bytes that are not UTF-8, if any come before the fault found. */
 static const uint8_t *fail_in_string(ul_scan *scan, const uint8_t *start) {
     const uint8_t *invalid = start + ul_utf8_check(start, (size_t)(scan->fault - start));
@@ -120,6 +132,11 @@ const uint8_t *ul_scan_string(ul_scan *scan, const uint8_t *start, uint64_t *len
             return fail_in_string(scan, start);
         }
         const uint8_t *escape = at;
+        at = plain_escapes(scan, at, &needed);
+        if (at != escape) {
+            written += (uint64_t)(at - escape);
+            continue;
+        }
         at = scan_escape(scan, at, &canonical);
         if (at == NULL) return fail_in_string(scan, start);
         written += (uint64_t)(at - escape);
