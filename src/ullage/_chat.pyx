@@ -455,14 +455,16 @@ cdef class EncodedChat:
     def kept_messages(self, Py_ssize_t removed):
         """Those messages themselves."""
         cdef bytearray gone
+        cdef const char *is_gone
         cdef list chosen
         cdef Py_ssize_t i
         if removed == 0:
             return list(self.messages)
         gone = self._gone(removed)
+        is_gone = gone
         chosen = []
         for i in range(len(self.messages)):
-            if self.turns[i] == PREFIX or not gone[self.turns[i]]:
+            if self.turns[i] == PREFIX or not is_gone[self.turns[i]]:
                 chosen.append(self.messages[i])
         return chosen
 
@@ -492,10 +494,11 @@ cdef class EncodedChat:
 
     cdef bytearray _gone(self, Py_ssize_t removed):
         cdef bytearray gone = bytearray(self.turn_count)
+        cdef char *is_gone = gone
         cdef Py_ssize_t turn = 0
         while removed:
             if not self.turn_stays[turn]:
-                gone[turn] = 1
+                is_gone[turn] = 1
                 removed -= 1
             turn += 1
         return gone
