@@ -46,8 +46,8 @@ size_t ul_json_children(const uint8_t *text, size_t n, size_t start, ul_json_spa
         if (object) {
             span.key_start = i + 1;
             span.key_end = string_end(text, n, i + 1);
-            i = skip_white(text, n, span.key_end + 1);      /* the colon */
-            i = skip_white(text, n, i + 1);
+            const size_t colon = skip_white(text, n, span.key_end + 1);
+            i = skip_white(text, n, colon + 1);
         }
         span.value_start = i;
         span.value_end = i = value_end(text, n, i);

@@ -10,7 +10,7 @@
 #include <intrin.h>
 #endif
 
-/* In UTF-8 every byte from 0x80 on stands for itself, so lead and continuation bytes need no telling apart. */
+/* In UTF-8 every byte from 0x80 on stands for itself; lead and continuation bytes need no telling apart. */
 static uint64_t utf8_length(const uint8_t *text, size_t n) {
     uint64_t length = n;
     for (size_t i = 0; i < n; i++) length += ul_escape_extra(text[i]);

@@ -25,7 +25,7 @@ static inline vec load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* The address may lie past the text: a prefetch never faults, but pointer arithmetic may not leave the text. */
+/* The address may lie past the text: no prefetch faults, but arithmetic on pointers must not go there. */
 static inline void prefetch(const void *p) {
     _mm_prefetch((const char *)((uintptr_t)p + PREFETCH), _MM_HINT_T0);
 }
@@ -71,7 +71,8 @@ static inline vec load_part(const uint8_t *p, size_t bytes) {
         rest = p[0] | (uint32_t)p[bytes / 2] << bytes / 2 * 8 | (uint32_t)p[bytes - 1] << (bytes - 1) * 8;
     }
     const vec words = _mm256_maskload_epi32((const int *)(const void *)p, _mm256_cmpgt_epi32(whole, lane));
-    return _mm256_or_si256(words, _mm256_and_si256(_mm256_cmpeq_epi32(lane, whole), _mm256_set1_epi32((int)rest)));
+    const vec behind = _mm256_and_si256(_mm256_cmpeq_epi32(lane, whole), _mm256_set1_epi32((int)rest));
+    return _mm256_or_si256(words, behind);
 }
 
 /* ---- One byte a unit ---- */
@@ -167,7 +168,7 @@ static uint64_t ucs2_length(const uint16_t *text, size_t n) {
 
 /* ---- Four bytes a unit ---- */
 
-/* 32 units; those above U+FFFF are packed into U+FFFF, which costs three bytes, and counted for the fourth. */
+/* 32 units.  Those above U+FFFF are packed into U+FFFF, for three bytes, and counted for the fourth. */
 typedef struct {
     vec a, b, c, d;
 } units4;

@@ -1,7 +1,7 @@
 /* json_length_neon.c: the escaped length of text, 16 bytes at a time, on any 64-bit Arm.
  *
- * The same plan as json_length_avx2.c, where it is explained.  Here one table look-up tells all controls apart,
- * since an index past the table gives zero; so costs are kept positive. */
+ * The same plan as json_length_avx2.c, where it is explained.  Here one table look-up tells all controls
+ * apart, since an index past the table gives zero; so costs are kept positive. */
 #include "json_length_internal.h"
 
 #if defined(UL_HAVE_NEON)
@@ -112,8 +112,8 @@ static uint64_t ucs2_length(const uint16_t *text, size_t n) {
 
 /* ---- Four bytes a unit ---- */
 
-/* The cost of 16 units beyond one byte each.  Those above U+FFFF are narrowed to U+FFFF, which costs three bytes,
- * and counted for the fourth. */
+/* The cost of 16 units beyond one byte each.  Those above U+FFFF are narrowed to U+FFFF, which costs three
+ * bytes, and counted for the fourth. */
 static inline vec wide_cost(const uint32x4_t u[4], vec *bad) {
     const uint16x8_t low = vcombine_u16(vqmovn_u32(u[0]), vqmovn_u32(u[1]));
     const uint16x8_t high = vcombine_u16(vqmovn_u32(u[2]), vqmovn_u32(u[3]));

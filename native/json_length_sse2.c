@@ -1,7 +1,7 @@
 /* json_length_sse2.c: the escaped length of text, 16 bytes at a time, on any x86-64.
  *
- * The same plan as json_length_avx2.c, where it is explained.  SSE2 has no table look-up by byte, so the seven
- * bytes with short escapes are found by comparing, and unsigned words are clamped by subtracting. */
+ * The same plan as json_length_avx2.c, where it is explained.  SSE2 has no table look-up by byte, so the
+ * seven bytes with short escapes are found by comparing, and unsigned words are clamped by subtracting. */
 #include "json_length_internal.h"
 
 #if defined(UL_HAVE_SSE2)
@@ -31,13 +31,21 @@ static inline bool any(vec lanes) {
     return _mm_movemask_epi8(lanes) != 0;
 }
 
+static inline vec equal(vec x, char c) {
+    return _mm_cmpeq_epi8(x, _mm_set1_epi8(c));
+}
+
+/* Lanes of x that are at most `limit`, unsigned. */
+static inline vec at_most(vec x, char limit) {
+    return _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(limit)), x);
+}
+
 /* -1 for what becomes two bytes, -5 for what becomes six. */
 static inline vec escapes(vec x) {
-    const vec from_backspace = _mm_sub_epi8(x, _mm_set1_epi8('\b'));
-    const vec in_row = _mm_cmpeq_epi8(_mm_min_epu8(from_backspace, _mm_set1_epi8('\r' - '\b')), from_backspace);
-    const vec quoted = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
-    const vec is_named = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('\v')), in_row), quoted);
-    const vec is_control = _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1F)), x);
+    const vec in_row = at_most(_mm_sub_epi8(x, _mm_set1_epi8('\b')), '\r' - '\b');
+    const vec quoted = _mm_or_si128(equal(x, '"'), equal(x, '\\'));
+    const vec is_named = _mm_or_si128(_mm_andnot_si128(equal(x, '\v'), in_row), quoted);
+    const vec is_control = at_most(x, 0x1F);
     return _mm_or_si128(is_named, _mm_and_si128(is_control, _mm_set1_epi8(-UL_ESCAPE_MAX)));
 }
 
@@ -143,11 +151,11 @@ static inline vec pack_units(vec a, vec b) {
     return _mm_xor_si128(packed, _mm_set1_epi16((short)0x8000));
 }
 
-static inline packed16 pack16(vec a, vec b, vec c, vec d) {
+static inline packed16 pack16(const vec u[4]) {
     const vec two_bytes = _mm_set1_epi32(0xFFFF);
-    const vec ab = _mm_add_epi32(_mm_cmpgt_epi32(a, two_bytes), _mm_cmpgt_epi32(b, two_bytes));
-    const vec cd = _mm_add_epi32(_mm_cmpgt_epi32(c, two_bytes), _mm_cmpgt_epi32(d, two_bytes));
-    return (packed16){pack_units(a, b), pack_units(c, d), _mm_add_epi32(ab, cd)};
+    const vec ab = _mm_add_epi32(_mm_cmpgt_epi32(u[0], two_bytes), _mm_cmpgt_epi32(u[1], two_bytes));
+    const vec cd = _mm_add_epi32(_mm_cmpgt_epi32(u[2], two_bytes), _mm_cmpgt_epi32(u[3], two_bytes));
+    return (packed16){pack_units(u[0], u[1]), pack_units(u[2], u[3]), _mm_add_epi32(ab, cd)};
 }
 
 /* Four units from `i` on, with zeros for those from n on. */
@@ -166,7 +174,9 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
         /* `above` holds at most four a round in a 32-bit lane: below 255, so that it widens like bytes. */
         vec sum = zero, above = zero;
         for (; rounds > 0; rounds--, i += 16) {
-            const packed16 u = pack16(load(text + i), load(text + i + 4), load(text + i + 8), load(text + i + 12));
+            const vec loaded[4] = {load(text + i), load(text + i + 4), load(text + i + 8),
+                                   load(text + i + 12)};
+            const packed16 u = pack16(loaded);
             sum = _mm_sub_epi8(sum, unit_cost(u.low, u.high, &bad));
             above = _mm_sub_epi32(above, u.above);
         }
@@ -174,8 +184,9 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
     }
     uint64_t padding = 0;
     if (i < n) {
-        const packed16 u = pack16(load4(text, i, n), load4(text, i + 4, n), load4(text, i + 8, n),
-                                  load4(text, i + 12, n));
+        const vec loaded[4] = {load4(text, i, n), load4(text, i + 4, n), load4(text, i + 8, n),
+                               load4(text, i + 12, n)};
+        const packed16 u = pack16(loaded);
         const vec sum = _mm_sub_epi8(zero, unit_cost(u.low, u.high, &bad));
         quads = _mm_add_epi64(quads, _mm_add_epi64(widen(sum), widen(_mm_sub_epi32(zero, u.above))));
         padding = 16 - (n - i);

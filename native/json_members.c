@@ -3,8 +3,8 @@
  * Few members are searched one by one, many through a hash table with open addressing.  A member that is
  * replaced keeps its place: its cost is taken off the length and its entry used again.
  *
- * Nothing here allocates.  Objects close in the opposite order of opening and only the innermost one grows, so
- * its members are always the top of the stack and its table the lowest; either can grow in place. */
+ * Nothing here allocates.  Objects close in the opposite order of opening and only the innermost one grows,
+ * so its members are always the top of the stack and its table the lowest; either can grow in place. */
 #include "json_scan.h"
 
 #include <string.h>
@@ -42,8 +42,9 @@ static bool make_room(ul_scan *scan, size_t bytes) {
 static void put_in_table(const ul_members *m, const ul_frame *frame, size_t index) {
     uint64_t *table = m->limit;
     const uint64_t hash = m->members[frame->first + index].hash;
-    size_t slot = (size_t)hash & (frame->slots - 1);
-    while (table[slot] != 0) slot = (slot + 1) & (frame->slots - 1);
+    const size_t wrap = frame->slots - 1;
+    size_t slot = (size_t)hash & wrap;
+    while (table[slot] != 0) slot = (slot + 1) & wrap;
     table[slot] = (hash & ~INDEX_MASK) | (index + 1);
 }
 
@@ -51,7 +52,7 @@ static void put_in_table(const ul_members *m, const ul_frame *frame, size_t inde
 static bool grow_table(ul_scan *scan, ul_frame *frame) {
     ul_members *m = &scan->members;
     const size_t count = m->count - frame->first;
-    if (count < UL_FEW_MEMBERS || (count + 1) <= frame->slots / 4 * 3) return true;
+    if (count < UL_FEW_MEMBERS || count + 1 <= frame->slots / 4 * 3) return true;
     const size_t slots = frame->slots == 0 ? 4 * UL_FEW_MEMBERS : 2 * frame->slots;
     const size_t more = (slots - frame->slots) * sizeof(uint64_t);
     if (!make_room(scan, more)) return false;
@@ -67,7 +68,8 @@ static bool grow_table(ul_scan *scan, ul_frame *frame) {
 static size_t find_in_table(const ul_scan *scan, const ul_frame *frame, uint64_t hash, size_t key) {
     const ul_members *m = &scan->members;
     const uint64_t *table = m->limit;
-    for (size_t slot = (size_t)hash & (frame->slots - 1); table[slot] != 0; slot = (slot + 1) & (frame->slots - 1)) {
+    const size_t wrap = frame->slots - 1;
+    for (size_t slot = (size_t)hash & wrap; table[slot] != 0; slot = (slot + 1) & wrap) {
         if (((table[slot] ^ hash) & ~INDEX_MASK) != 0) continue;
         const size_t index = frame->first + (size_t)(table[slot] & INDEX_MASK) - 1;
         const ul_member *member = &m->members[index];
@@ -85,13 +87,14 @@ static size_t find_one_by_one(const ul_scan *scan, const ul_frame *frame, uint64
     return NOT_FOUND;
 }
 
+static size_t find_member(const ul_scan *scan, const ul_frame *frame, uint64_t hash, size_t key) {
+    return frame->slots > 0 ? find_in_table(scan, frame, hash, key) : find_one_by_one(scan, frame, hash, key);
+}
+
 bool ul_enter_member(ul_scan *scan, ul_frame *frame, uint64_t hash, size_t key) {
     ul_members *m = &scan->members;
     const uint64_t bit = UINT64_C(1) << hash % 64;
-    size_t index = NOT_FOUND;
-    if ((frame->seen & bit) != 0) {
-        index = frame->slots > 0 ? find_in_table(scan, frame, hash, key) : find_one_by_one(scan, frame, hash, key);
-    }
+    size_t index = (frame->seen & bit) != 0 ? find_member(scan, frame, hash, key) : NOT_FOUND;
     frame->seen |= bit;
     if (index == NOT_FOUND) {
         if (!grow_table(scan, frame) || !make_room(scan, sizeof(ul_member))) return false;

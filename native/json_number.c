@@ -75,9 +75,9 @@ static decimal read_decimal(bool negative, const uint8_t *start, const uint8_t *
 /* The length of a number that is read as a double, written from start to end. */
 static unsigned double_length(ul_scan *scan, decimal d, const uint8_t *start, const uint8_t *end) {
     enum {
-        DIGITS_SURE = 15, /* DBL_DIG */
-        POINT_SURE = 300, /* between 10^-301 and 10^300 no double is subnormal or infinite */
-        POINT_OVER = 310, /* at least 10^309: above the largest double, 1.8 * 10^308 */
+        DIGITS_SURE = 15,   /* DBL_DIG */
+        POINT_SURE = 300,   /* between 10^-301 and 10^300 no double is subnormal or infinite */
+        POINT_OVER = 310,   /* at least 10^309: above the largest double, 1.8 * 10^308 */
         POINT_UNDER = -324, /* less than 10^-324: below half the smallest, 2.5 * 10^-324 */
     };
     if (d.digits == 0 || d.point <= POINT_UNDER) return ul_decimal_length(d.negative, 1, 1);
@@ -89,9 +89,9 @@ static unsigned double_length(ul_scan *scan, decimal d, const uint8_t *start, co
     return scanner->number_length(scanner->context, (const char *)start, (size_t)(end - start));
 }
 
-/* A number with a fraction or an exponent, or an integer that 64 bits do not hold; `point` is behind its digits
- * before either. */
-static const uint8_t *scan_double(ul_scan *scan, const uint8_t *start, const uint8_t *digits, const uint8_t *point) {
+/* A number with a fraction or an exponent, or an integer that 64 bits do not hold; `point` is where its first
+ * digits end. */
+static const uint8_t *scan_double(ul_scan *scan, const uint8_t *start, const uint8_t *point) {
     const uint8_t *at = point;
     int64_t exponent = 0;
     if (at < scan->end && *at == '.') {
@@ -103,7 +103,8 @@ static const uint8_t *scan_double(ul_scan *scan, const uint8_t *start, const uin
         at = scan_exponent(scan, at + 1, &exponent);
         if (at == NULL) return NULL;
     }
-    decimal d = read_decimal(digits > start, digits, point, digits_end);
+    const bool negative = *start == '-';
+    decimal d = read_decimal(negative, start + negative, point, digits_end);
     d.point += exponent;
     const unsigned length = double_length(scan, d, start, at);
     if (length == 0) return ul_fail(scan, UL_JSON_NUMBER, start);
@@ -112,14 +113,15 @@ static const uint8_t *scan_double(ul_scan *scan, const uint8_t *start, const uin
 }
 
 const uint8_t *ul_scan_number(ul_scan *scan, const uint8_t *start) {
-    const uint8_t *digits = start + (*start == '-');
+    const bool negative = *start == '-';
+    const uint8_t *digits = start + negative;
     const uint8_t *at = scan_digits(scan, digits);
     if (at == NULL) return NULL;
     if (*digits == '0') at = digits + 1; /* nothing may follow a leading zero; the caller sees what does */
-    if (at < scan->end && (*at == '.' || (*at | 0x20) == 'e')) return scan_double(scan, start, digits, at);
+    if (at < scan->end && (*at == '.' || (*at | 0x20) == 'e')) return scan_double(scan, start, at);
 
-    const unsigned length = integer_length(digits > start, digits, at);
-    if (length == 0) return scan_double(scan, start, digits, at);
+    const unsigned length = integer_length(negative, digits, at);
+    if (length == 0) return scan_double(scan, start, at);
     scan->length += length;
     return at;
 }

@@ -80,7 +80,7 @@ static inline bool closes(const ul_scan *scan, const ul_frame *frame, const uint
     return at < scan->end && *at == (frame->is_object ? '}' : ']');
 }
 
-/* Enters an array or object, as far as its first value; an empty one is passed over and `*depth` left alone. */
+/* Enters an array or object, as far as its first value; an empty one is passed over, `*depth` left alone. */
 static const uint8_t *open_frame(ul_scan *scan, size_t *depth, const uint8_t *at) {
     if (*depth == UL_MAX_DEPTH) return ul_fail(scan, UL_JSON_DEPTH, at);
     ul_frame *frame = &scan->frames[*depth];
@@ -96,8 +96,8 @@ static const uint8_t *open_frame(ul_scan *scan, size_t *depth, const uint8_t *at
     return scan_member(scan, frame, at);
 }
 
-/* What follows a value: a comma and, in an object, the next key; or the end of the array or object, which then
- * is a value itself.  Lowers `*depth` for each end; returns where the next value is, or behind the outermost. */
+/* What follows a value: a comma and, in an object, the next key; or the end of the array or object, which
+ * then is a value itself.  Lowers `*depth` for each end; returns where the next value is, or behind all. */
 static const uint8_t *after_value(ul_scan *scan, size_t *depth, const uint8_t *at) {
     for (; *depth > 0; --*depth, at++) {
         ul_frame *frame = &scan->frames[*depth - 1];
@@ -156,7 +156,7 @@ static size_t more_scratch(size_t size) {
 
 ul_json_status ul_json_text_length(const uint8_t *text, size_t n, const ul_json_scanner *scanner,
                                    ul_json_result *result) {
-    /* Mostly memory that is written before it is read; clearing it would cost more than scanning a short text. */
+    /* Mostly memory that is written before it is read; clearing it would cost more than most scans. */
     ul_scan scan;
     scan.text = text;
     scan.end = text + n;

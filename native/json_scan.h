@@ -31,8 +31,8 @@ typedef struct {
     uint64_t before; /* the length when that member began */
 } ul_frame;
 
-/* The stack lies in `few` until that is full and then at the low end of the scratch memory; hash tables lie at
- * the high end, that of the innermost object lowest.  `limit` is where the tables begin. */
+/* The stack lies in `few` until that is full and then at the low end of the scratch memory; hash tables lie
+ * at the high end, that of the innermost object lowest.  `limit` is where the tables begin. */
 typedef struct {
     ul_member *members;
     size_t count;
@@ -59,8 +59,8 @@ static inline const uint8_t *ul_fail(ul_scan *scan, ul_json_status status, const
     return NULL;
 }
 
-/* Takes the key with this hash, at this offset, to the frame's members and makes it the current one.  Where the
- * object has the key already, the old member's cost is taken off the length.  False if memory ran out. */
+/* Takes the key with this hash, at this offset, to the frame's members and makes it the current one.  Where
+ * the object has the key already, the old member's cost is taken off the length.  False if memory ran out. */
 bool ul_enter_member(ul_scan *scan, ul_frame *frame, uint64_t hash, size_t key);
 
 /* Forgets the members of an object that has been read. */
@@ -78,8 +78,8 @@ uint64_t ul_key_hash(const ul_scan *scan, const uint8_t *key, size_t n, bool esc
 /* Whether two keys, from behind their opening quotes, have the same decoded text. */
 bool ul_same_key(const uint8_t *a, const uint8_t *b);
 
-/* Where a word has a quote, a backslash or a control character: bit 7 of the byte.  Bytes above the first such
- * one may be marked wrongly, since the subtractions borrow; the first never is. */
+/* Where a word has a quote, a backslash or a control character: bit 7 of the byte.  Bytes above the first
+ * such one may be marked wrongly, since the subtractions borrow; the first never is. */
 static inline uint64_t ul_special_bytes(uint64_t word) {
     const uint64_t quote = word ^ UL_ONES * '"';
     const uint64_t backslash = word ^ UL_ONES * '\\';

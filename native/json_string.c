@@ -96,8 +96,8 @@ static const uint8_t *scan_escape(ul_scan *scan, const uint8_t *at, unsigned *le
     }
 }
 
-/* Passes over \u escapes of one unit each, as text outside ASCII has them one after the other; adds what their
- * characters take to `*length`. */
+/* Passes over \u escapes of one unit each, as text outside ASCII has them one after the other; adds what
+ * their characters take to `*length`. */
 static inline const uint8_t *plain_escapes(const ul_scan *scan, const uint8_t *at, uint64_t *length) {
     while (scan->end - at >= 6 && at[0] == '\\' && at[1] == 'u') {
         const uint32_t unit = hex4(at + 2);

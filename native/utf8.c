@@ -2,27 +2,22 @@
 #include "bits.h"
 #include "ullage.h"
 
-static inline bool is_continuation(uint8_t byte) {
-    return byte >> 6 == 2;
-}
-
-/* The length of the valid sequence that the non-ASCII byte at `p` leads, or 0.  RFC 3629, section 4: the lead
- * byte says how long it is and, for four of them, narrows the second byte so that no code point has two forms
- * (E0, F0), none is a surrogate (ED) and none lies above U+10FFFF (F4). */
-static inline size_t sequence_length(const uint8_t *p, size_t n) {
-    const uint8_t lead = p[0];
-    if (lead < 0xC2 || lead > 0xF4) return 0;
-    if (lead < 0xE0) return n >= 2 && is_continuation(p[1]) ? 2 : 0;
-    if (n < 3 || !is_continuation(p[1]) || !is_continuation(p[2])) return 0;
-    if (lead < 0xF0) {
-        if (lead == 0xE0 && p[1] < 0xA0) return 0;
-        if (lead == 0xED && p[1] > 0x9F) return 0;
-        return 3;
+/* The length of the valid sequence of two to four bytes at the low end of a word, or 0 where there is none.
+ *
+ * After RFC 3629, section 4.  The first mask of each asks for the lead byte and its continuations; the second
+ * picks the bits that tell whether the code point needs so many bytes, is a surrogate (ED A0 and on) or lies
+ * above U+10FFFF (F4 90 and on). */
+static inline size_t sequence_length(uint32_t word) {
+    if ((word & 0xC0E0) == 0x80C0) return (word & 0x1E) != 0 ? 2 : 0;
+    if ((word & 0xC0C0F0) == 0x8080E0) {
+        const uint32_t top = word & 0x200F;
+        return top != 0 && top != 0x200D ? 3 : 0;
     }
-    if (n < 4 || !is_continuation(p[3])) return 0;
-    if (lead == 0xF0 && p[1] < 0x90) return 0;
-    if (lead == 0xF4 && p[1] > 0x8F) return 0;
-    return 4;
+    if ((word & 0xC0C0C0F8) == 0x808080F0) {
+        const uint32_t top = word & 0x3007;
+        return top != 0 && ((top & 0x04) == 0 || top == 0x04) ? 4 : 0;
+    }
+    return 0;
 }
 
 size_t ul_utf8_check(const uint8_t *text, size_t n) {
@@ -33,7 +28,9 @@ size_t ul_utf8_check(const uint8_t *text, size_t n) {
             while (i < n && text[i] < 0x80) i++;
             continue;
         }
-        const size_t length = sequence_length(text + i, n - i);
+        /* Past the end the word has zeros, which continue nothing. */
+        const uint32_t word = n - i >= 4 ? ul_load32(text + i) : (uint32_t)ul_load_part(text + i, n - i);
+        const size_t length = sequence_length(word);
         if (length == 0) return i;
         i += length;
     }

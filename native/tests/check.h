@@ -10,15 +10,15 @@
 static unsigned long checks_passed, checks_failed;
 
 /* Counts one check; what is said about a failing one follows like for printf. */
-#define CHECK(condition, ...)                                   \
-    do {                                                        \
-        if (condition) {                                        \
-            checks_passed++;                                    \
-        } else if (checks_failed++ < 20) {                      \
-            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            printf(__VA_ARGS__);                                \
-            printf("\n");                                       \
-        }                                                       \
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        if (condition) {                                                                                     \
+            checks_passed++;                                                                                 \
+        } else if (checks_failed++ < 20) {                                                                   \
+            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);                                           \
+            printf(__VA_ARGS__);                                                                             \
+            printf("\n");                                                                                    \
+        }                                                                                                    \
     } while (0)
 
 static inline int checks_done(void) {

@@ -41,7 +41,8 @@ static void children_are_values(const uint8_t *text, size_t n, const scan_outcom
         length += key.result.length + 1;
     }
     if (count > SPANS) return;
-    if (whole->result.kind == UL_KIND_ARRAY ? length != whole->result.length : length < whole->result.length) abort();
+    if (whole->result.kind == UL_KIND_ARRAY ? length != whole->result.length : length < whole->result.length)
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *text, size_t n) {

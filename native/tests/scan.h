@@ -17,8 +17,10 @@ typedef struct {
 static inline scan_outcome scan_with(const ul_text_kernels *kernels, const void *text, size_t n) {
     scan_outcome outcome = {.restarts = 0};
     uint8_t *copy = exact_copy(text, n);
-    ul_json_scanner scanner = {.text = kernels, .number_length = shortest_number_length,
-                               .context = &outcome.numbers, .seed = random_bits()};
+    ul_json_scanner scanner = {.text = kernels,
+                               .number_length = shortest_number_length,
+                               .context = &outcome.numbers,
+                               .seed = random_bits()};
     for (;; outcome.restarts++) {
         outcome.numbers = 0;
         outcome.status = ul_json_text_length(copy, n, &scanner, &outcome.result);

@@ -34,7 +34,8 @@ static void values_are_accepted(void) {
 static void strings_have_their_canonical_length(void) {
     accepts("\"\\/\\u0041\\u002f\"", "\"/A/\"", UL_KIND_STRING);
     accepts("\"\\\"\\\\\\b\\f\\n\\r\\t\"", "\"\\\"\\\\\\b\\f\\n\\r\\t\"", UL_KIND_STRING);
-    accepts("\"\\u0022\\u005C\\u0008\\u000c\\u000A\\u000d\\u0009\"", "\"\\\"\\\\\\b\\f\\n\\r\\t\"", UL_KIND_STRING);
+    accepts("\"\\u0022\\u005C\\u0008\\u000c\\u000A\\u000d\\u0009\"", "\"\\\"\\\\\\b\\f\\n\\r\\t\"",
+            UL_KIND_STRING);
     accepts("\"\\u0000\\u000B\\u001f\"", "\"\\u0000\\u000b\\u001f\"", UL_KIND_STRING);
     accepts("\"\\u00e9\\u4e2D\\uD83d\\ude00\\ud800\\udc00\\udbff\\udfff\"",
             "\"\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80\xF0\x90\x80\x80\xF4\x8F\xBF\xBF\"", UL_KIND_STRING);
@@ -128,7 +129,8 @@ static void numbers_agree_with_conversion(void) {
         const unsigned want = shortest_number_length(NULL, text, strlen(text));
         const scan_outcome o = scan(text, strlen(text));
         CHECK(o.status == (want ? UL_JSON_OK : UL_JSON_NUMBER), "%s: %s", text, ul_json_reason(o.status));
-        CHECK(want == 0 || o.result.length == want, "%s: %llu, not %u", text, (unsigned long long)o.result.length, want);
+        CHECK(want == 0 || o.result.length == want, "%s: %llu, not %u", text,
+              (unsigned long long)o.result.length, want);
     }
     const char *decided = "[1.5,-0.25,123456789012345.0,52.520008,1e299,99.99e-299]";
     CHECK(scan(decided, strlen(decided)).numbers == 0, "15 digits need no conversion");

@@ -15,7 +15,8 @@ static void last_member_counts(void) {
     accepts("{\"a\":1,\"b\":2,\"a\":333}", "{\"a\":333,\"b\":2}");
     accepts("{\"a\":{\"x\":1,\"x\":[1,2,3]},\"a\":{}}", "{\"a\":{}}");
     accepts("{\"a\":{},\"a\":{\"x\":1,\"x\":[1,2,3]}}", "{\"a\":{\"x\":[1,2,3]}}");
-    accepts("{\"a\":1,\"b\":{\"a\":2,\"b\":3,\"a\":4},\"b\":5,\"c\":{\"a\":6}}", "{\"a\":1,\"b\":5,\"c\":{\"a\":6}}");
+    accepts("{\"a\":1,\"b\":{\"a\":2,\"b\":3,\"a\":4},\"b\":5,\"c\":{\"a\":6}}",
+            "{\"a\":1,\"b\":5,\"c\":{\"a\":6}}");
     accepts("[{\"a\":1},{\"a\":1}]", "[{\"a\":1},{\"a\":1}]");
     accepts("{\"\":1,\"\":2}", "{\"\":2}");
 }
@@ -40,7 +41,8 @@ static void keys_of_every_length_are_recognised(void) {
         memset(key, 'k', n);
         key[n] = '\0';
         snprintf(canonical, sizeof canonical, "{\"%s\":1}", key);
-        snprintf(text, sizeof text, "{\"%s\":1,\"\\u006b%s\":2,\"%.*s\\u006b\":3}", key, key + 1, (int)n - 1, key);
+        snprintf(text, sizeof text, "{\"%s\":1,\"\\u006b%s\":2,\"%.*s\\u006b\":3}", key, key + 1, (int)n - 1,
+                 key);
         accepts(text, canonical);
         snprintf(canonical, sizeof canonical, "{\"%s\":1,\"%sk\":2}", key, key);
         accepts(canonical, canonical);
@@ -72,9 +74,11 @@ static void objects_of_every_size_are_right(void) {
         for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
             const size_t canonical = write_object(text, count, choices[i], &end);
             const scan_outcome o = scan(text, (size_t)(end - text));
-            CHECK(o.status == UL_JSON_OK && o.result.length == canonical, "%zu members, %zu keys: %llu, not %zu", count,
-                  choices[i], (unsigned long long)o.result.length, canonical);
-            CHECK(o.restarts <= 8 && (count > 64 || o.restarts == 0), "%zu members: %d restarts", count, o.restarts);
+            CHECK(o.status == UL_JSON_OK && o.result.length == canonical,
+                  "%zu members, %zu keys: %llu, not %zu", count, choices[i],
+                  (unsigned long long)o.result.length, canonical);
+            CHECK(o.restarts <= 8 && (count > 64 || o.restarts == 0), "%zu members: %d restarts", count,
+                  o.restarts);
         }
     }
 }
@@ -92,7 +96,8 @@ static void nested_objects_are_right(void) {
         const size_t last = write_object(end, 100 + (size_t)i, 170, &inner);
         end = inner + sprintf(inner, ",\"x\":%zu}", deep);
         char member[64];
-        if (i >= 100) canonical += (size_t)sprintf(member, ",\"k%d\":{\"deep\":,\"x\":%zu}", i % 200, deep) + last;
+        if (i >= 100)
+            canonical += (size_t)sprintf(member, ",\"k%d\":{\"deep\":,\"x\":%zu}", i % 200, deep) + last;
     }
     *end++ = '}';
     const scan_outcome o = scan(text, (size_t)(end - text));
@@ -142,12 +147,18 @@ static void any_scratch_size_is_safe(void) {
     const size_t canonical = write_object(text, 700, 350, &end);
     for (size_t size = 0; size < 20000; size += size < 4000 ? 1 : 97) {
         void *scratch = malloc(size);
-        const ul_json_scanner scanner = {.text = ul_text_kernels_best(), .number_length = shortest_number_length,
-                                         .seed = random_bits(), .scratch = scratch, .scratch_size = size};
+        const ul_json_scanner scanner = {.text = ul_text_kernels_best(),
+                                         .number_length = shortest_number_length,
+                                         .seed = random_bits(),
+                                         .scratch = scratch,
+                                         .scratch_size = size};
         ul_json_result result;
-        const ul_json_status status = ul_json_text_length((const uint8_t *)text, (size_t)(end - text), &scanner, &result);
+        const ul_json_status status =
+            ul_json_text_length((const uint8_t *)text, (size_t)(end - text), &scanner, &result);
         if (status == UL_JSON_SCRATCH) CHECK(result.wanted > size, "%zu wanted of %zu", result.wanted, size);
-        else CHECK(status == UL_JSON_OK && result.length == canonical, "%s with %zu", ul_json_reason(status), size);
+        else
+            CHECK(status == UL_JSON_OK && result.length == canonical, "%s with %zu", ul_json_reason(status),
+                  size);
         CHECK(status != UL_JSON_SCRATCH || size < 16384, "16 KiB are enough for 350 keys");
         free(scratch);
     }

@@ -1,7 +1,7 @@
 /* test_json_random.c: random values, each written twice, carelessly and canonically.
  *
- * The careless text has white space, needless escapes and repeated keys; its measured length has to be that of
- * the canonical text, its children have to be found in it, and no part of it may be taken for a whole. */
+ * The careless text has white space, needless escapes and repeated keys; its length has to come out as that
+ * of the canonical text, its children have to be found in it, and no part of it may be taken for a whole. */
 #include "scan.h"
 
 #include <stdbool.h>
@@ -72,10 +72,20 @@ static void put_random_string(buffer *careless, buffer *canonical) {
 
 static void put_scalar(buffer *careless, buffer *canonical) {
     static const char *known[][2] = {
-        {"null", "null"},      {"true", "true"},       {"false", "false"},     {"0", "0"},
-        {"-0", "-0.0"},        {"17", "17"},           {"-250", "-250"},       {"1.50", "1.5"},
-        {"1E3", "1000.0"},     {"12e-7", "1.2e-6"},    {"0.1e-5", "1e-6"},     {"99999999999999999999", "1e+20"},
-        {"0.10000000000000001", "0.1"}, {"4e-1", "0.4"},
+        {"null", "null"},
+        {"true", "true"},
+        {"false", "false"},
+        {"0", "0"},
+        {"-0", "-0.0"},
+        {"17", "17"},
+        {"-250", "-250"},
+        {"1.50", "1.5"},
+        {"1E3", "1000.0"},
+        {"12e-7", "1.2e-6"},
+        {"0.1e-5", "1e-6"},
+        {"99999999999999999999", "1e+20"},
+        {"0.10000000000000001", "0.1"},
+        {"4e-1", "0.4"},
     };
     const size_t i = random_below(sizeof known / sizeof *known + 8);
     if (i >= sizeof known / sizeof *known) {
@@ -167,7 +177,8 @@ static void check_children(const buffer *text) {
         const ul_json_span *s = &spans[i];
         const scan_outcome value = scan(bytes + s->value_start, s->value_end - s->value_start);
         CHECK(value.status == UL_JSON_OK, "child %zu: %s", i, ul_json_reason(value.status));
-        CHECK(s->value_start == start + 1 || strchr(" \t\r\n:,[", bytes[s->value_start - 1]), "child %zu starts", i);
+        CHECK(s->value_start == start + 1 || strchr(" \t\r\n:,[", bytes[s->value_start - 1]),
+              "child %zu starts", i);
         if (!object) {
             CHECK(s->key_start == s->key_end, "child %zu has no key", i);
             continue;
@@ -180,8 +191,9 @@ static void check_children(const buffer *text) {
 
 static void check_value(const buffer *careless, const buffer *canonical) {
     const scan_outcome o = scan(careless->bytes, careless->n);
-    CHECK(o.status == UL_JSON_OK && o.result.length == canonical->n, "%s: %s at %zu, %llu, not %zu", careless->bytes,
-          ul_json_reason(o.status), o.result.offset, (unsigned long long)o.result.length, canonical->n);
+    CHECK(o.status == UL_JSON_OK && o.result.length == canonical->n, "%s: %s at %zu, %llu, not %zu",
+          careless->bytes, ul_json_reason(o.status), o.result.offset, (unsigned long long)o.result.length,
+          canonical->n);
     const scan_outcome again = scan_with(ul_text_kernels_named("scalar"), canonical->bytes, canonical->n);
     CHECK(again.status == UL_JSON_OK && again.result.length == canonical->n, "%s", canonical->bytes);
     check_children(careless);
@@ -198,7 +210,8 @@ static void check_beginnings(const buffer *text) {
             CHECK(o.status == UL_JSON_END || o.status == UL_JSON_UTF8, "%.*s: %s", (int)n, text->bytes,
                   ul_json_reason(o.status));
         }
-        CHECK(o.status == UL_JSON_OK || o.result.offset <= n, "%.*s: %zu", (int)n, text->bytes, o.result.offset);
+        CHECK(o.status == UL_JSON_OK || o.result.offset <= n, "%.*s: %zu", (int)n, text->bytes,
+              o.result.offset);
     }
 }
 

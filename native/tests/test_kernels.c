@@ -36,7 +36,8 @@ static void scalar_lengths_are_right(void) {
         CHECK(scalar->ucs4(&unit, 1) == want, "U+%04X", c);
         if (c < 0x10000) CHECK(scalar->ucs2(&(uint16_t){(uint16_t)c}, 1) == want, "U+%04X", c);
         if (c < 0x100) CHECK(scalar->latin1(&(uint8_t){(uint8_t)c}, 1) == want, "U+%04X", c);
-        if (c < 0x100) CHECK(scalar->utf8(&(uint8_t){(uint8_t)c}, 1) == (c < 0x80 ? want : 1), "byte %02X", c);
+        if (c < 0x100)
+            CHECK(scalar->utf8(&(uint8_t){(uint8_t)c}, 1) == (c < 0x80 ? want : 1), "byte %02X", c);
     }
 }
 
@@ -60,9 +61,10 @@ static void every_unit_costs_the_same(const ul_text_kernels *kernels) {
 
 /* One special unit at every place of texts of every length. */
 static void special_units_are_found_anywhere(const ul_text_kernels *kernels) {
-    static const uint32_t special[] = {0,    7,    8,     0x0B,  0x0C,   0x0D,   0x1F,   0x20,   '"',     '[',
-                                       '\\', ']',  0x7F,  0x80,  0xFF,   0x100,  0x7FF,  0x800,  0xD7FF,  0xD800,
-                                       0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFF, 0x10000, 0x1D800, 0x10FFFF};
+    static const uint32_t special[] = {0,      7,      8,      0x0B,   0x0C,    0x0D,    0x1F,
+                                       0x20,   '"',    '[',    '\\',   ']',     0x7F,    0x80,
+                                       0xFF,   0x100,  0x7FF,  0x800,  0xD7FF,  0xD800,  0xDBFF,
+                                       0xDC00, 0xDFFF, 0xE000, 0xFFFF, 0x10000, 0x1D800, 0x10FFFF};
     uint8_t bytes[LONGEST];
     uint16_t words[LONGEST];
     uint32_t quads[LONGEST];
@@ -154,7 +156,8 @@ static void alignment_does_not_matter(const ul_text_kernels *kernels) {
             CHECK(kernels->utf8(bytes, n) == scalar->utf8(bytes, n), "%s, %zu bytes", kernels->name, n);
             CHECK(kernels->latin1(bytes, n) == scalar->latin1(bytes, n), "%s, %zu bytes", kernels->name, n);
             CHECK(kernels->ucs2(words, n) == scalar->ucs2(words, n), "%s, %zu units", kernels->name, n);
-            CHECK(kernels->ucs4(quads + from, n) == scalar->ucs4(quads + from, n), "%s, %zu units", kernels->name, n);
+            CHECK(kernels->ucs4(quads + from, n) == scalar->ucs4(quads + from, n), "%s, %zu units",
+                  kernels->name, n);
         }
     }
 }
@@ -163,7 +166,8 @@ int main(void) {
     static const char *names[] = {"scalar", "sse2", "avx2", "neon"};
     scalar = ul_text_kernels_named("scalar");
     CHECK(ul_text_kernels_named("no such") == NULL, "a name that does not exist");
-    CHECK(ul_text_kernels_named(ul_text_kernels_best()->name) == ul_text_kernels_best(), "the best is known by name");
+    CHECK(ul_text_kernels_named(ul_text_kernels_best()->name) == ul_text_kernels_best(),
+          "the best is known by name");
 
     scalar_lengths_are_right();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

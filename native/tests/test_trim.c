@@ -46,7 +46,8 @@ static void check_task(const ul_trim_task *task) {
     CHECK(got.attempts == want.attempts, "%zu attempts, not %zu", got.attempts, want.attempts);
     CHECK(got.removed == want.removed, "%zu removed, not %zu", got.removed, want.removed);
     CHECK(memcmp(got_attempts, want_attempts, want.attempts * sizeof *want_attempts) == 0, "attempts differ");
-    CHECK(ul_trim(task, NULL, &got) == want_status && got.attempts == want.attempts, "without a list of attempts");
+    CHECK(ul_trim(task, NULL, &got) == want_status && got.attempts == want.attempts,
+          "without a list of attempts");
 }
 
 static uint64_t random_tokens(void) {
@@ -69,13 +70,16 @@ static void random_tasks_agree(void) {
         uint8_t protected[MOST_TURNS];
         const bool small = random_below(4) > 0;
         const uint64_t range = small ? 20 : UINT64_MAX;
-        ul_trim_task task = {.turns = random_below(MOST_TURNS + 1), .turn_tokens = tokens, .turn_protected = protected};
+        ul_trim_task task = {
+            .turns = random_below(MOST_TURNS + 1), .turn_tokens = tokens, .turn_protected = protected};
         for (size_t i = 0; i < task.turns; i++) {
             tokens[i] = small ? random_below(20) : random_tokens();
             protected[i] = random_below(4) == 0 ? (uint8_t)(1 + random_below(255)) : 0;
         }
-        uint64_t *parts[] = {&task.system, &task.current, &task.constraint, &task.template_tokens, &task.reserved};
-        for (size_t i = 0; i < 5; i++) *parts[i] = small ? random_below(2) * random_below(range) : random_tokens();
+        uint64_t *parts[] = {&task.system, &task.current, &task.constraint, &task.template_tokens,
+                             &task.reserved};
+        for (size_t i = 0; i < 5; i++)
+            *parts[i] = small ? random_below(2) * random_below(range) : random_tokens();
         task.window = small ? random_below(120) : random_tokens();
         task.max_counts = 1 + random_below(MOST_TURNS);
         check_task(&task);
@@ -87,19 +91,26 @@ static void statuses_come_in_order(void) {
     const uint8_t none[2] = {0, 0}, all[2] = {1, 9};
     uint64_t attempts[3];
     ul_trim_result result;
-    ul_trim_task task = {.turns = 2, .turn_tokens = tokens, .turn_protected = none, .current = 1, .window = 8,
+    ul_trim_task task = {.turns = 2,
+                         .turn_tokens = tokens,
+                         .turn_protected = none,
+                         .current = 1,
+                         .window = 8,
                          .max_counts = 9};
     CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_FITS, "8 fits in 8");
-    CHECK(result.attempts == 2 && result.removed == 1 && attempts[0] == 13 && attempts[1] == 8, "one turn goes");
+    CHECK(result.attempts == 2 && result.removed == 1 && attempts[0] == 13 && attempts[1] == 8,
+          "one turn goes");
 
     task.window = 0;
     CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_DOES_NOT_FIT && result.attempts == 3, "all turns go");
     task.max_counts = 3;
     CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_DOES_NOT_FIT, "nothing left comes before the limit");
     task.max_counts = 2;
-    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_COUNT_LIMIT && result.removed == 1, "the limit keeps a turn");
+    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_COUNT_LIMIT && result.removed == 1,
+          "the limit keeps a turn");
     task.turn_protected = all;
-    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_DOES_NOT_FIT && result.removed == 0, "protected turns stay");
+    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_DOES_NOT_FIT && result.removed == 0,
+          "protected turns stay");
 
     task.turn_protected = none;
     task.current = 0;
@@ -111,7 +122,8 @@ static void statuses_come_in_order(void) {
     task.current = UINT64_MAX - 12;
     CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_DOES_NOT_FIT, "the greatest sum is one");
     task.reserved = 1;
-    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_TOTAL_OVERFLOW && result.attempts == 0, "with the reserve");
+    CHECK(ul_trim(&task, attempts, &result) == UL_TRIM_TOTAL_OVERFLOW && result.attempts == 0,
+          "with the reserve");
 }
 
 int main(void) {
