@@ -23,9 +23,14 @@ static const uint8_t *scan_literal(ul_scan *scan, const uint8_t *at, const char 
 
 /* A string value, from behind its opening quote. */
 static inline const uint8_t *scan_string(ul_scan *scan, const uint8_t *start) {
-    uint64_t length;
+    uint64_t length, hash;
     bool escaped;
-    const uint8_t *at = ul_scan_string(scan, start, &length, &escaped);
+    const uint8_t *at = ul_plain_string(scan, start, &hash);
+    if (at != NULL) {
+        scan->length += (uint64_t)(at - start) + 2;
+        return at + 1;
+    }
+    at = ul_scan_string(scan, start, &length, &escaped);
     if (at != NULL) scan->length += length + 2;
     return at;
 }
@@ -50,7 +55,7 @@ static const uint8_t *scan_scalar(ul_scan *scan, const uint8_t *at) {
 /* A key, from behind its opening quote to behind its closing one. */
 static inline const uint8_t *scan_key(ul_scan *scan, const uint8_t *key, uint64_t *length, uint64_t *hash) {
     bool escaped;
-    const uint8_t *at = ul_plain_key(scan, key, hash);
+    const uint8_t *at = ul_plain_string(scan, key, hash);
     if (at != NULL) {
         *length = (uint64_t)(at - key);
         return at + 1;

@@ -97,9 +97,10 @@ static inline uint64_t ul_hash_last_word(const ul_scan *scan, uint64_t hash, uin
     return ul_hash_word(scan, hash, word | UINT64_C(0xFF) << bits);
 }
 
-/* What most keys need: the closing quote of one that is short and ASCII without escapes, and its hash.  NULL
- * leaves all others, and those within a word of the end, to the functions above. */
-static inline const uint8_t *ul_plain_key(const ul_scan *scan, const uint8_t *at, uint64_t *hash) {
+/* What most strings need: the closing quote of one that is short and ASCII without escapes, and its hash as a
+ * key.  NULL leaves all others, and those within a word of the end, to the functions above.  Where the hash is
+ * not used, the compiler leaves it out. */
+static inline const uint8_t *ul_plain_string(const ul_scan *scan, const uint8_t *at, uint64_t *hash) {
     *hash = scan->scanner->seed;
     for (int words = 0; words < 4 && scan->end - at >= 8; words++, at += 8) {
         const uint64_t word = ul_load64(at);
