@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp
 
-from ullage._core cimport ASSISTANT, NO_MESSAGE, SYSTEM, TOOL, USER, Role, scan, text_length, trim_turns, value_length
+from ullage._core cimport ASSISTANT, NO_MESSAGE, SYSTEM, TOOL, USER, Role, key_length, scan, text_length, trim_turns, value_length
 from ullage.native cimport (
     UL_JSON_OK,
     UL_JSON_SCRATCH,
@@ -24,7 +24,8 @@ from ullage.native cimport (
 )
 
 from ullage._core import message_length
-from ullage.errors import CounterOverflow, TranscriptError
+from ullage.canonical import located
+from ullage.errors import CounterOverflow, JsonValueError, TranscriptError
 from ullage.formats.openai_chat import read_message
 from ullage.messages import AssistantMessage, SystemMessage, ToolMessage
 from ullage.report import ContextTurnSelection
@@ -78,14 +79,13 @@ cdef Role role_of(PyObject *text) noexcept:
     return NO_MESSAGE
 
 
-cdef inline bint is_id(PyObject *text) noexcept:
-    """An id that is plainly not blank."""
-    return (
-        text != NULL
-        and PyUnicode_CheckExact(text)
-        and PyUnicode_GET_LENGTH(text) > 0
-        and 0x21 <= PyUnicode_READ_CHAR(text, 0) <= 0x7E
-    )
+cdef uint64_t id_length(PyObject *text) noexcept:
+    """Bytes of an id or a name that is plainly not blank; BAD for any other."""
+    if not PyUnicode_CheckExact(text) or PyUnicode_GET_LENGTH(text) == 0:
+        return BAD
+    if not 0x21 <= PyUnicode_READ_CHAR(text, 0) <= 0x7E:
+        return BAD
+    return value_length(text, 0)
 
 
 cdef uint64_t member_length(PyObject *key, PyObject *item) noexcept:
@@ -93,7 +93,7 @@ cdef uint64_t member_length(PyObject *key, PyObject *item) noexcept:
     cdef uint64_t key_bytes, item_bytes
     if not PyUnicode_Check(key):
         return BAD
-    key_bytes = text_length(key)
+    key_bytes = key_length(key)
     item_bytes = value_length(item, 1)
     return BAD if key_bytes == BAD or item_bytes == BAD else key_bytes + item_bytes + MEMBER_FRAME
 
@@ -172,6 +172,8 @@ cdef class EncodedChat:
         cdef object content = None  # owned: long text is measured while other threads run
         cdef object calls = None
         cdef object call_id = None
+        cdef bint has_calls = False
+        cdef bint has_call_id = False
         cdef uint64_t extra = 0
         cdef uint64_t more
         if not PyDict_CheckExact(<PyObject *>message):
@@ -185,14 +187,16 @@ cdef class EncodedChat:
                 content = <object>item
             elif is_key(key, b"tool_calls", 10):
                 calls = <object>item
+                has_calls = True
             elif is_key(key, b"tool_call_id", 12):
                 call_id = <object>item
+                has_call_id = True
             else:
                 more = member_length(key, item)
                 if more == BAD:
                     return False
                 extra += more
-        if role == NO_MESSAGE or (calls is not None and role != ASSISTANT) or (call_id is not None and role != TOOL):
+        if role == NO_MESSAGE or (has_calls and role != ASSISTANT) or (has_call_id and role != TOOL):
             return False
         return self._weigh(i, role, content, calls, call_id, extra)
 
@@ -215,9 +219,10 @@ cdef class EncodedChat:
         elif content is None:
             return False
         elif role == TOOL:
-            if not is_id(<PyObject *>call_id) or not PySet_Discard(self.pending, call_id):
+            more = id_length(<PyObject *>call_id)
+            if more == BAD or not PySet_Discard(self.pending, call_id):
                 return False
-            length += TOOL_FRAME + value_length(<PyObject *>call_id, 0)
+            length += TOOL_FRAME + more
         else:
             length += USER_FRAME if role == USER else SYSTEM_FRAME
         self.bytes[i] = length + extra
@@ -252,7 +257,7 @@ cdef class EncodedChat:
         cdef object function = None
         cdef object call_id = None
         cdef uint64_t length = CALL_FRAME
-        cdef uint64_t more
+        cdef uint64_t id_bytes, more
         if not PyDict_CheckExact(<PyObject *>call):
             return BAD
         while PyDict_Next(call, &position, &key, &item):
@@ -270,11 +275,12 @@ cdef class EncodedChat:
                 if more == BAD:
                     return BAD
                 length += more
-        if not is_id(<PyObject *>call_id) or not PyDict_CheckExact(<PyObject *>function):
+        id_bytes = id_length(<PyObject *>call_id)
+        if id_bytes == BAD or not PyDict_CheckExact(<PyObject *>function):
             return BAD
         PySet_Add(self.pending, call_id)
         more = self._function_length(function)
-        return BAD if more == BAD else length + more + value_length(<PyObject *>call_id, 0)
+        return BAD if more == BAD else length + more + id_bytes
 
     cdef uint64_t _function_length(self, object function) except? 0:
         cdef Py_ssize_t position = 0
@@ -283,7 +289,7 @@ cdef class EncodedChat:
         cdef object name = None
         cdef object arguments = None
         cdef uint64_t length = 0
-        cdef uint64_t more
+        cdef uint64_t name_bytes, more
         while PyDict_Next(function, &position, &key, &item):
             if not PyUnicode_Check(key):
                 return BAD
@@ -296,10 +302,11 @@ cdef class EncodedChat:
                 if more == BAD:
                     return BAD
                 length += more
-        if not is_id(<PyObject *>name) or not PyUnicode_CheckExact(<PyObject *>arguments):
+        name_bytes = id_length(<PyObject *>name)
+        if name_bytes == BAD or not PyUnicode_CheckExact(<PyObject *>arguments):
             return BAD
         more = self._arguments_length(arguments)
-        return BAD if more == BAD else length + more + value_length(<PyObject *>name, 0)
+        return BAD if more == BAD else length + more + name_bytes
 
     cdef uint64_t _arguments_length(self, object arguments) except? 0:
         """Bytes of arguments given as JSON text: of the object it stands for, else of the text."""
@@ -331,7 +338,10 @@ cdef class EncodedChat:
         read = read_message(self.messages[i], path)
         role = {SystemMessage: SYSTEM, AssistantMessage: ASSISTANT, ToolMessage: TOOL}.get(type(read.message), USER)
         self.roles[i] = role
-        self.bytes[i] = message_length(read.message) + len(read.extra.encode())
+        try:
+            self.bytes[i] = message_length(read.message) + len(read.extra.encode())
+        except JsonValueError as error:
+            raise located(error, path) from None
         self.prices[i] = read.parts
         self.parts += read.parts
         self.priced_path = self.priced_path or read.priced_path

@@ -20,6 +20,9 @@ cdef enum Role:
 # Escaped bytes of a str, without its quotes.
 cdef uint64_t text_length(PyObject *text) noexcept
 
+# The same for a key, without letting other threads run.
+cdef uint64_t key_length(PyObject *key) noexcept
+
 # Bytes of any JSON value; `depth` is how many arrays and objects enclose it.
 cdef uint64_t value_length(PyObject *value, int depth) noexcept
 

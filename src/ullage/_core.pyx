@@ -125,6 +125,12 @@ cdef uint64_t text_length(PyObject *text) noexcept:
     return length
 
 
+cdef uint64_t key_length(PyObject *key) noexcept:
+    # The GIL is held throughout: the caller borrows the item that goes with the key.
+    cdef int kind = 0 if PyUnicode_IS_ASCII(key) else PyUnicode_KIND(key)
+    return _units_length(kernels, PyUnicode_DATA(key), <size_t>PyUnicode_GET_LENGTH(key), kind)
+
+
 cdef inline uint64_t _units_length(
     const ul_text_kernels *by, const void *data, size_t n, int kind
 ) noexcept nogil:
@@ -278,7 +284,7 @@ cdef uint64_t _dict_length(PyObject *value, int depth) noexcept:
     while PyDict_Next(<object>value, &position, &key, &item):
         if not PyUnicode_Check(key):
             return BAD
-        key_bytes = text_length(key)
+        key_bytes = key_length(key)
         if key_bytes == BAD:
             return BAD
         item_bytes = value_length(item, depth)
