@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +10,9 @@ import msgspec
 
 from ._chat import EncodedChat
 from ._core import derive_attempts, json_length
+from .blank import is_blank
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
+from .canonical import U64_MAX, located
 from .contract import (
     PROJECTION_VERSION,
     Outcome,
@@ -21,9 +24,9 @@ from .contract import (
 )
 from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
-from .errors import InvalidContext, ResourceLimit, UnverifiedCount
-from .formats.openai_chat import ChatMessage, read_message, read_tools
-from .messages import Constraint, GenerationRequest, Message, NativeTools, ToolDefinition
+from .errors import CounterOverflow, InvalidContext, JsonValueError, ResourceLimit, UnverifiedCount
+from .formats.openai_chat import ChatMessage, check_tools, read_message, read_tools
+from .messages import Constraint, GenerationRequest, Message, NativeTools, SystemMessage, ToolDefinition
 from .narrow import HistoryShare, ThresholdSource, narrow_budget
 from .report import (
     ALGORITHM_VERSION,
@@ -40,6 +43,7 @@ M = TypeVar("M")
 
 FORMATS = ("openai",)
 UNSPECIFIED = "unspecified"
+_TURN = re.compile("turn-(0|[1-9][0-9]{0,18})")
 _DEFAULT_COUNTER = ByteHeuristicCounter()
 _DEFAULT_LIMITS = ContextBuildLimits()
 
@@ -142,15 +146,29 @@ def fit(
         EncodedChat(messages, merge_users),
         tools,
         counter if counter is not None else _DEFAULT_COUNTER,
-        ContextTarget(UNSPECIFIED if model is None else model, UNSPECIFIED),
+        _target(model),
         _budget(window_tokens, output_reserve, safety_margin, mode),
         image_tokens,
         limits,
         compaction_threshold,
     )
-    for pin in pins:
-        fitting.pin(pin)
+    for i, pin in enumerate(pins):
+        fitting.pin(pin, f"pins[{i}]")
     return fitting.run()
+
+
+def _target(model: str | None) -> ContextTarget:
+    if model is None:
+        return ContextTarget(UNSPECIFIED, UNSPECIFIED)
+    if not isinstance(model, str):
+        raise TypeError(f"model is a str or None, not {type(model).__name__}")
+    if is_blank(model):
+        raise InvalidContext("zero limit or blank target", path="model")
+    try:
+        json_length(model)
+    except JsonValueError as error:
+        raise located(error, "model") from None
+    return ContextTarget(model, UNSPECIFIED)
 
 
 def _budget(window: int, reserve: int, margin: int, mode: TokenBudgetMode) -> ContextBudget:
@@ -189,10 +207,18 @@ class _Fitting:
         self.target = target
         self.given = self.budget = budget
         self.image_tokens = image_tokens
+        self.counted_by = ("", TokenBoundEvidence.ESTIMATE)
         self.constraint, self.extra = read_tools(tools)
-        self.constraint_bytes = json_length(self.constraint) + len(self.extra.encode())
+        self.constraint_bytes = self._constraint_length(tools) + len(self.extra.encode())
         self.fixed = ContextTokenBreakdown(0, 0, 0, 0)
         self.limits = self._limits(limits)
+
+    def _constraint_length(self, tools: Sequence[Any]) -> int:
+        try:
+            return json_length(self.constraint)
+        except JsonValueError:
+            check_tools(tools)  # names the place as the caller sees it
+            raise
 
     def _limits(self, given: ContextBuildLimits | None) -> ContextBuildLimits:
         """The limits in force: those given, or else such that this input is inside all of them."""
@@ -219,12 +245,14 @@ class _Fitting:
             raise ResourceLimit("messages", path="messages")
         return given
 
-    def pin(self, turn: str | int) -> None:
-        name = f"turn-{turn}" if isinstance(turn, int) else turn
-        prefix, _, number = name.partition("-")
-        if prefix != "turn" or not number.isdecimal() or int(number) >= self.chat.turn_count:
-            raise InvalidContext("duplicate or unknown pinned turn", path=f"pins: {turn!r}")
-        self.chat.pin(int(number))
+    def pin(self, turn: str | int, path: str) -> None:
+        number = turn
+        if isinstance(turn, str):
+            named = _TURN.fullmatch(turn)
+            number = int(named[1]) if named else -1
+        if type(number) is not int or not 0 <= number < self.chat.turn_count:
+            raise InvalidContext("duplicate or unknown pinned turn", path=path)
+        self.chat.pin(number)
 
     # -- counting
 
@@ -234,8 +262,10 @@ class _Fitting:
         return self._run_counting(self.counter)  # type: ignore[arg-type]
 
     def _run_additive(self, counter: AdditiveTokenCounter) -> FitResult[Any]:
-        constraint, template = ask(self._weigh, counter)
-        self._check_evidence(counter.method, counter.evidence)
+        messages = None if type(counter) is ByteHeuristicCounter else self._contract_messages()
+        constraint, template, method, evidence = ask(self._weigh, counter, messages)
+        self.counted_by = (method, evidence)
+        self._check_evidence(method, evidence)
         self.fixed = ContextTokenBreakdown(self.chat.system_tokens, 0, constraint, template)
         self._narrow(self.chat.system_tokens + self.chat.current_tokens + constraint + template)
         outcome, removed, attempts = self.chat.trim(
@@ -245,19 +275,20 @@ class _Fitting:
             raise self._error(outcome, self.report(removed, attempts), self.chat.current_tokens)
         return FitResult(self, removed, attempts)
 
-    def _weigh(self, counter: AdditiveTokenCounter) -> tuple[int, int]:
-        """Find the tokens of every turn; return those of the constraint and the template."""
-        template = token_figure(counter.template_tokens, "template_tokens")
-        if type(counter) is ByteHeuristicCounter:
+    def _weigh(
+        self, counter: AdditiveTokenCounter, messages: list[Message] | None
+    ) -> tuple[int, int, str, TokenBoundEvidence]:
+        """Find the tokens of every turn; return the counter's other figures, its method and its evidence."""
+        if messages is None:
             self.chat.weigh(self.image_tokens, None)
-            return (self.constraint_bytes + 3) // 4, template
-        figures = [
-            token_figure(counter.message_tokens(message), "message_tokens")
-            for message in self._contract_messages()
-        ]
-        self.chat.weigh(self.image_tokens, figures)
-        constraint = _constraint_with_extra(self.constraint, self.extra)
-        return token_figure(counter.constraint_tokens(constraint), "constraint_tokens"), template
+            constraint = (self.constraint_bytes + 3) // 4
+        else:
+            figures = [token_figure(counter.message_tokens(item), "message_tokens") for item in messages]
+            self.chat.weigh(self.image_tokens, figures)
+            whole = _constraint_with_extra(self.constraint, self.extra)
+            constraint = token_figure(counter.constraint_tokens(whole), "constraint_tokens")
+        template = token_figure(counter.template_tokens, "template_tokens")
+        return constraint, template, counter.method, counter.evidence
 
     def _contract_messages(self) -> list[Message]:
         """The messages as the contract has them, what has no place there appended to their text."""
@@ -267,21 +298,14 @@ class _Fitting:
     def _run_counting(self, counter: ContextTokenCounter) -> FitResult[Any]:
         messages = self._contract_messages()
         constraint = _constraint_with_extra(self.constraint, self.extra)
-        prices = [self.chat.priced_parts(i) * self.image_tokens for i in range(len(messages))]
 
         def count_kept(kept: Sequence[int]) -> ContextTokenCount:
             request = GenerationRequest(tuple([messages[i] for i in kept]), constraint)
             answer = checked_count(ask(counter.count, self.target, request), self.target, self.budget)
             self._check_evidence(answer.method, answer.evidence)
-            tokens = answer.tokens
-            priced = ContextTokenBreakdown(
-                tokens.system,
-                tokens.messages + sum(prices[i] for i in kept),
-                tokens.constraint,
-                tokens.template,
-            )
+            tokens = ask(self._with_prices, answer.tokens, [messages[i] for i in kept], kept)
             return ContextTokenCount(
-                answer.target, self._method(answer.method), self._evidence(answer.evidence), priced
+                answer.target, self._method(answer.method), self._evidence(answer.evidence), tokens
             )
 
         def count(removed: int) -> ContextTokenCount:
@@ -296,6 +320,23 @@ class _Fitting:
         if outcome is not Outcome.FITS:
             raise self._error(outcome, self.report(removed, attempts), None)
         return FitResult(self, removed, attempts)
+
+    def _with_prices(
+        self, tokens: ContextTokenBreakdown, messages: Sequence[Message], kept: Sequence[int]
+    ) -> ContextTokenBreakdown:
+        """The count of a candidate, and the prices of its parts."""
+        if not self.chat.parts:
+            return tokens
+        system, others = tokens.system, tokens.messages
+        for message, i in zip(messages, kept, strict=True):
+            price = self.chat.priced_parts(i) * self.image_tokens
+            if isinstance(message, SystemMessage):
+                system += price
+            else:
+                others += price
+        if max(system, others) > U64_MAX:
+            raise CounterOverflow
+        return ContextTokenBreakdown(system, others, tokens.constraint, tokens.template)
 
     def _narrow(self, overhead: int) -> None:
         self.overhead = overhead
@@ -336,9 +377,9 @@ class _Fitting:
     ) -> ContextBuildReport:
         counted: Sequence[Any] = attempts
         if isinstance(attempts[0], int):
-            method, evidence = self._method(self.counter.method), self._evidence(self.counter.evidence)  # type: ignore[union-attr]
+            method, evidence = self.counted_by
             tokens = msgspec.structs.replace(self.fixed, messages=attempts[0])
-            first = ContextTokenCount(self.target, method, evidence, tokens)
+            first = ContextTokenCount(self.target, self._method(method), self._evidence(evidence), tokens)
             counted = derive_attempts(first, self._reserved, counted)
         chat = self.chat
         return ContextBuildReport(

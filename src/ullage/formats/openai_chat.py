@@ -55,34 +55,49 @@ class ChatMessage(NamedTuple):
 def read_message(item: Any, path: str) -> ChatMessage:
     """Read one message; ``path`` is what errors call it.  Raises TranscriptError or JsonValueError."""
     if isinstance(item, (SystemMessage, UserMessage, AssistantMessage, ToolMessage)):
-        return _contract_message(item)
+        return _contract_message(item, path)
     fields = plain(item, path)
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict):
         raise TranscriptError(f"a message is a dict or has model_dump, not {type(item).__name__}", path)
-    return _Reader(dict(fields), path).read()
+    return _Reader(fields, path).read()
 
 
-def _contract_message(message: Message) -> ChatMessage:
-    asks = tuple(call.id for call in message.tool_calls) if isinstance(message, AssistantMessage) else ()
+def _contract_message(message: Message, path: str) -> ChatMessage:
+    asks: tuple[str, ...] = ()
+    if isinstance(message, AssistantMessage):
+        if message.content is None and not message.tool_calls:
+            raise TranscriptError("an assistant message needs content or tool calls", path)
+        for i, call in enumerate(message.tool_calls):
+            if is_blank(call.name):
+                raise TranscriptError("a tool call needs a name", f"{path}.tool_calls[{i}].name")
+        asks = tuple(call.id for call in message.tool_calls)
     answers = (message.call_id,) if isinstance(message, ToolMessage) else ()
     return ChatMessage(message, "", 0, "", False, asks, answers)
 
 
-def plain(value: Any, path: str) -> Any:
-    """The value with objects of a vendor's SDK replaced by their dumps.  The input is not changed."""
-    if isinstance(value, dict):
-        return {key: plain(item, canonical.join_path(path, str(key))) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
-    if not hasattr(value, "model_dump"):
+def plain(value: Any, path: str, depth: int = 0) -> Any:
+    """A copy of the value in which the dumps of a vendor's objects stand for them.
+
+    Whatever lies too deep to have a JSON form (a cycle, for one) is left for
+    the writer to refuse, should it be counted at all.
+    """
+    if value is None or isinstance(value, (str, int, float)) or depth > 2 * canonical.MAX_DEPTH:
         return value
+    if isinstance(value, Mapping):
+        members = list(value.items())  # at once, since another thread may change a dict
+        return {k: plain(item, canonical.join_path(path, str(k)), depth + 1) for k, item in members}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     try:
-        dumped = value.model_dump()
+        dump = getattr(value, "model_dump", None)
+        if dump is None:
+            return value
+        dumped = dump()
     except Exception as error:
         raise TranscriptError(f"model_dump raised {type(error).__name__}: {error}", path) from error
     if not isinstance(dumped, dict):
         raise TranscriptError(f"model_dump gave a {type(dumped).__name__}, not a dict", path)
-    return plain(dumped, path)
+    return plain(dumped, path, depth + 1)
 
 
 class _Reader:
@@ -158,7 +173,7 @@ class _Reader:
                 if key not in ("type", "text"):
                     self._add_member(key, item, path)
             return text
-        if kind in PRICED_PARTS:
+        if isinstance(kind, str) and kind in PRICED_PARTS:
             self.parts += 1
             self.priced_path = self.priced_path or path
             return ""
@@ -175,6 +190,7 @@ class _Reader:
     def _id(self, value: Any, path: str) -> str:
         if not isinstance(value, str) or is_blank(value):
             raise TranscriptError(f"an id is a text that is not blank, not {value!r:.80}", path)
+        _json(value, path)
         return value
 
     def _assistant(self, content: str | None) -> AssistantMessage:
@@ -195,13 +211,14 @@ class _Reader:
         if not isinstance(call, dict):
             raise TranscriptError(f"a tool call is a dict, not {type(call).__name__}", path)
         kind = call.get("type") or "function"
-        inner = call.get(kind)
-        if not isinstance(kind, str) or not isinstance(inner, dict):
+        inner = call.get(kind) if isinstance(kind, str) else None
+        if not isinstance(inner, dict):
             raise TranscriptError(f"a tool call of type {kind!r:.80} needs its member of that name", path)
         call_id = self._id(call.get("id"), f"{path}.id")
         name = inner.get("name")
         if not isinstance(name, str) or is_blank(name):
             raise TranscriptError("a tool call needs a name", f"{path}.{kind}.name")
+        _json(name, f"{path}.{kind}.name")
         text_key = "arguments" if kind == "function" else "input"
         arguments = self._arguments(inner.get(text_key), f"{path}.{kind}.{text_key}")
         for key, item in call.items():
@@ -246,47 +263,63 @@ def _json(value: Any, path: str) -> str:
 
 
 def read_tools(tools: Sequence[Any]) -> tuple[Constraint, str]:
-    """The constraint that tool definitions map to, and the JSON of what has no place in it."""
+    """The constraint that tool definitions map to, and the JSON of what has no place in it.
+
+    Raises TranscriptError naming the tool at fault.
+    """
     if not tools:
         return TextConstraint(), ""
-    definitions: list[ToolDefinition] = []
+    definitions: dict[str, ToolDefinition] = {}
     extra: list[str] = []
     for i, tool in enumerate(tools):
-        if isinstance(tool, ToolDefinition):
-            definitions.append(tool)
-            continue
         path = f"tools[{i}]"
-        fields = plain(tool, path)
-        if not isinstance(fields, dict):
-            raise TranscriptError(f"a tool is a dict or has model_dump, not {type(tool).__name__}", path)
-        function = fields.get("function", fields if fields.get("type", "function") == "function" else None)
-        if isinstance(function, dict):
-            definitions.append(_definition(function, path))
-            rest = (
-                {k: v for k, v in fields.items() if k not in ("type", "function")}
-                if "function" in fields
-                else {}
-            )
-            known = ("type", "name", "description", "parameters")
-            rest |= {k: v for k, v in function.items() if k not in known}
+        definition: ToolDefinition | None = tool if isinstance(tool, ToolDefinition) else None
+        where = path
+        if definition is None:
+            definition, rest, where = _read_tool(tool, path)
             if rest:
-                extra.append(f",{_json(rest, path)[1:-1]}")
-        else:  # a tool that the provider runs
-            extra.append(f",{_json(fields, path)}")
-    constraint: Constraint = NativeTools(tuple(definitions)) if definitions else TextConstraint()
-    try:
-        check_constraint(constraint)
-    except InvalidShape as error:
-        raise TranscriptError(error.reason, (error.path or "").removeprefix("constraint.")) from None
+                text = _json(rest, path)
+                extra.append(f",{text}" if definition is None else f",{text[1:-1]}")
+            if definition is None:  # a tool that the provider runs
+                continue
+        try:
+            check_constraint(NativeTools((definition,)))
+        except InvalidShape as error:
+            _, _, member = (error.path or "").rpartition(".")
+            raise TranscriptError(error.reason, f"{where}.{member}") from None
+        if definition.name in definitions:
+            raise TranscriptError("duplicate candidate tool name", f"{where}.name")
+        definitions[definition.name] = definition
+    constraint = NativeTools(tuple(definitions.values())) if definitions else TextConstraint()
     return constraint, "".join(extra)
 
 
-def _definition(function: dict[str, Any], path: str) -> ToolDefinition:
+def _read_tool(tool: Any, path: str) -> tuple[ToolDefinition | None, dict[str, Any], str]:
+    """What a tool defines (nothing for one that the provider runs), its other members, and where it does."""
+    fields = plain(tool, path)
+    if not isinstance(fields, dict):
+        raise TranscriptError(f"a tool is a dict or has model_dump, not {type(tool).__name__}", path)
+    around: dict[str, Any] = {}
+    function = fields.get("function")
+    if function is not None:
+        around = {key: item for key, item in fields.items() if key not in ("type", "function")}
+        path += ".function"
+    elif fields.get("type", "function") == "function":
+        function = fields
+    if not isinstance(function, dict):
+        return None, fields, path
     name, description = function.get("name"), function.get("description")
     if not isinstance(name, str):
-        raise TranscriptError("a tool needs a name", f"{path}.function.name")
-    if description is None:
-        description = ""
-    elif not isinstance(description, str):
-        raise TranscriptError("a description is text", f"{path}.function.description")
-    return ToolDefinition(name, description, function.get("parameters", {}))
+        raise TranscriptError("a tool needs a name", f"{path}.name")
+    if description is not None and not isinstance(description, str):
+        raise TranscriptError("a description is text", f"{path}.description")
+    known = ("type", "name", "description", "parameters")
+    rest = around | {key: item for key, item in function.items() if key not in known}
+    return ToolDefinition(name, description or "", function.get("parameters", {})), rest, path
+
+
+def check_tools(tools: Sequence[Any]) -> None:
+    """Raise JsonValueError naming the first value of the tools that has no JSON form."""
+    for i, tool in enumerate(tools):
+        path = f"tools[{i}]"
+        _json(tool if isinstance(tool, ToolDefinition) else plain(tool, path), path)
