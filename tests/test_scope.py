@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -259,6 +261,12 @@ def test_time_limit_that_is_none_is_refused_by_name(timeout: Any) -> None:
     with pytest.raises(ValueError, match="timeout") as caught:
         asyncio.run(decide_threshold_async(answering_later(None), REQUEST, timeout=timeout))
     assert isinstance(caught.value, UllageError)
+
+
+def test_asyncio_is_left_to_those_who_await() -> None:
+    # It takes about as long to import as all the rest.
+    check = "import sys, ullage; sys.exit('asyncio' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 # --- one direction only ------------------------------------------------------

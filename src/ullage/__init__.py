@@ -4,7 +4,7 @@ Counts the whole request, reserves room for the answer, drops the oldest whole
 turns until it fits, and reports every count and every turn dropped.
 """
 
-from . import errors, scope, threshold
+from . import errors, estimate, scope, threshold
 from ._core import json_length, json_text_length
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .builder import CanonicalContextBuilder
@@ -12,6 +12,7 @@ from .contract import ContextBuilder
 from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter
 from .errors import *  # noqa: F403
+from .estimate import *  # noqa: F403
 from .fit import FitResult, fit
 from .history import (
     ConversationProjection,
@@ -42,7 +43,7 @@ from .messages import (
     ToolMessage,
     UserMessage,
 )
-from .narrow import HistoryShare, ThresholdSource, context_overhead, narrow_budget, narrowed_budget
+from .narrow import HistoryShare, ThresholdSource, narrowed_budget
 from .report import (
     BuiltContext,
     ContextBuildInput,
@@ -59,6 +60,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     *errors.__all__,
+    *estimate.__all__,
     *scope.__all__,
     *threshold.__all__,
     "AdditiveTokenCounter",
@@ -106,10 +108,8 @@ __all__ = [
     "ToolMessage",
     "TurnState",
     "UserMessage",
-    "context_overhead",
     "fit",
     "json_length",
     "json_text_length",
-    "narrow_budget",
     "narrowed_budget",
 ]

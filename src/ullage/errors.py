@@ -21,6 +21,8 @@ __all__ = [
     "JsonValueError",
     "ProjectionError",
     "ResourceLimit",
+    "ThresholdError",
+    "ThresholdTypeError",
     "TokenOverflow",
     "TranscriptError",
     "UllageError",
@@ -100,6 +102,14 @@ class ProjectionError(UllageError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.kind, str(self), self.event_id, self.index), self.__dict__
+
+
+class ThresholdError(UllageError, ValueError):
+    """A value that no threshold, size or estimate can be made of; the text names the argument and the fix."""
+
+
+class ThresholdTypeError(ThresholdError, TypeError):
+    """A value of a type that the argument does not take."""
 
 
 class CounterOverflow(UllageError, OverflowError):

@@ -19,10 +19,10 @@ from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, count_addi
 from .messages import GenerationRequest
 from .report import ContextBuildInput
 from .scope import ScopeOutcome, ScopeRecord
-from .threshold import DEFAULT_COMPACTION_THRESHOLD, resolve_history_budget
+from .threshold import DEFAULT_COMPACTION_THRESHOLD, checked_threshold, resolve_history_budget
 from .wire import Wire
 
-__all__ = ["HistoryShare", "ThresholdSource", "context_overhead", "narrow_budget", "narrowed_budget"]
+__all__ = ["HistoryShare", "ThresholdSource", "narrowed_budget"]
 
 
 class ThresholdSource(StrEnum):
@@ -34,11 +34,15 @@ class ThresholdSource(StrEnum):
 
 
 class HistoryShare(Wire, frozen=True):
-    """What a call left to history: the threshold (None for the default), its source, and tokens.
+    """What a call left to history: the threshold and its source, and tokens.
 
-    ``overhead`` is what the request takes without history, ``history_budget``
-    what history may take (both None where no threshold was given and the counter
-    cannot tell them without another count), ``window_tokens`` the window in force.
+    ``threshold`` is the one in force, 0 to 0.8: what was given above 0.8 is 0.8,
+    and None says that none was given.  ``overhead`` is what the request takes
+    without history, ``history_budget`` what ``resolve_history_budget`` gives
+    history beside it; both are None where no threshold was given and a counter
+    of complete requests was not asked.  ``window_tokens`` is the window in
+    force: one that ends where the history budget does for a threshold below 0.8,
+    else the window given, in which history may take all that is free.
     """
 
     threshold: float | None
@@ -53,46 +57,35 @@ def narrow_budget(
 ) -> tuple[ContextBudget, HistoryShare]:
     """The budget in force, and what it leaves to history; figures in tokens.
 
-    Raises ThresholdError for a threshold that is not a number.
+    Below 0.8 the window is ``min(window, overhead + history budget + reserve +
+    margin)``, the history budget being ``resolve_history_budget`` of what the
+    other three leave free.  Raises ThresholdError for a threshold that is NaN or
+    not a number.
     """
-    threshold, source = _threshold(compaction_threshold)
+    threshold, source = _in_force(compaction_threshold)
     kept_free = budget.output_reserve + budget.safety_margin
-    check = {
-        "available_input_tokens": budget.window_tokens - kept_free,
-        "breakdown": {
-            "system_prompt": overhead,
-            "current_prompt": 0,
-            "tool_definitions": 0,
-            "file_attachments": 0,
-        },
-    }
-    history = resolve_history_budget(check, threshold)
-    if threshold is not None and threshold < DEFAULT_COMPACTION_THRESHOLD:
+    free = budget.window_tokens - kept_free - overhead
+    history = resolve_history_budget({"available_input_tokens": free}, threshold)
+    if _narrows(threshold):
         window = min(budget.window_tokens, overhead + history + kept_free)
         budget = msgspec.structs.replace(budget, window_tokens=window)
     return budget, HistoryShare(threshold, source, overhead, history, budget.window_tokens)
 
 
-def _threshold(given: float | ScopeRecord | None) -> tuple[float | None, ThresholdSource]:
-    if not isinstance(given, ScopeRecord):
-        return given, ThresholdSource.DEFAULT if given is None else ThresholdSource.CALLER
-    if given.threshold is None:
+def _narrows(threshold: float | None) -> bool:
+    return threshold is not None and threshold < DEFAULT_COMPACTION_THRESHOLD
+
+
+def _in_force(given: float | ScopeRecord | None) -> tuple[float | None, ThresholdSource]:
+    source = ThresholdSource.CALLER
+    if isinstance(given, ScopeRecord):
+        if given.outcome is not ScopeOutcome.GIVEN:
+            source = ThresholdSource.CLASSIFIER
+        given = given.threshold
+    if given is None:
         return None, ThresholdSource.DEFAULT
-    by_caller = given.outcome is ScopeOutcome.GIVEN
-    return given.threshold, ThresholdSource.CALLER if by_caller else ThresholdSource.CLASSIFIER
-
-
-def context_overhead(input: ContextBuildInput, counter: ContextTokenCounter | AdditiveTokenCounter) -> int:
-    """Tokens of a build's request without any history: system, current turn, constraint and template.
-
-    Raises CounterFailed, UnverifiedCount or TokenOverflow as a build does.
-    """
-    request = GenerationRequest((*system_messages(input), *input.current), input.constraint)
-    if is_additive(counter):
-        answer = ask(count_additively, counter, input.target, request)
-    else:
-        answer = ask(counter.count, input.target, request)  # type: ignore[union-attr]
-    return checked_count(answer, input.target, input.budget).tokens.total()
+    threshold = checked_threshold("compaction_threshold", given)
+    return max(0.0, min(DEFAULT_COMPACTION_THRESHOLD, threshold)), source
 
 
 def narrowed_budget(
@@ -100,5 +93,29 @@ def narrowed_budget(
     counter: ContextTokenCounter | AdditiveTokenCounter,
     compaction_threshold: float | ScopeRecord | None,
 ) -> ContextBudget:
-    """The budget to build with under a threshold: ``input.budget`` with its window narrowed, never widened."""
-    return narrow_budget(input.budget, context_overhead(input, counter), compaction_threshold)[0]
+    """The budget to build with under a threshold: ``input.budget``, its window narrowed, never widened.
+
+    The window ends where the history budget does: ``overhead + history budget +
+    output_reserve + safety_margin`` tokens, at most the window given.  The
+    overhead is what ``counter`` gives for the request without its history; it is
+    asked only where the threshold is below 0.8.  Pinned turns are history.
+
+        budget = ullage.narrowed_budget(input, counter, 0.6)
+        builder.build(msgspec.structs.replace(input, budget=budget), counter)
+
+    Raises ThresholdError for a threshold that is NaN or not a number, and
+    CounterFailed, UnverifiedCount or TokenOverflow as a build does.
+    """
+    if not _narrows(_in_force(compaction_threshold)[0]):
+        return input.budget
+    return narrow_budget(input.budget, _overhead(input, counter), compaction_threshold)[0]
+
+
+def _overhead(input: ContextBuildInput, counter: ContextTokenCounter | AdditiveTokenCounter) -> int:
+    """Tokens of the request without any history: system, current turn, constraint and template."""
+    request = GenerationRequest((*system_messages(input), *input.current), input.constraint)
+    if is_additive(counter):
+        answer = ask(count_additively, counter, input.target, request)
+    else:
+        answer = ask(counter.count, input.target, request)  # type: ignore[union-attr]
+    return checked_count(answer, input.target, input.budget).tokens.total()

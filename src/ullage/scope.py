@@ -9,19 +9,15 @@ takes too long leaves the request exactly as it was.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from .errors import ThresholdError, ThresholdTypeError
 from .threshold import (
     ContextScope,
-    ThresholdError,
-    ThresholdTypeError,
     apply_decision,
     checked_number,
     read_context_scope,
@@ -29,6 +25,9 @@ from .threshold import (
     switched_off,
 )
 from .wire import Wire
+
+if TYPE_CHECKING:  # takes as long to import as all of ullage: only the awaited call does
+    from asyncio import Future
 
 __all__ = [
     "SCOPE_QUESTION",
@@ -215,7 +214,7 @@ def decide_threshold(
         answer: object = classifier(SCOPE_QUESTION, request)
     except Exception as error:
         return _without_effect(ScopeOutcome.FAILED, _described(error))
-    if inspect.iscoroutine(answer):
+    if isinstance(answer, Coroutine):
         answer.close()
         return _without_effect(ScopeOutcome.NONSENSE, "a coroutine is no answer; use decide_threshold_async")
     return _judged(answer)
@@ -238,6 +237,8 @@ async def decide_threshold_async(
     Raises ThresholdError for a ``threshold`` that is not a finite number or a
     ``timeout`` that is not positive.
     """
+    import asyncio
+
     if timeout is not None and checked_number("timeout", timeout, "pass seconds, or None for no limit") <= 0:
         raise ThresholdError(f"timeout is {timeout}; pass seconds above 0, or None for no limit")
     settled = _settled(threshold, enabled)
@@ -245,7 +246,7 @@ async def decide_threshold_async(
         return settled
     try:
         pending: object = classifier(SCOPE_QUESTION, request)
-        if not inspect.isawaitable(pending):
+        if not isinstance(pending, Awaitable):
             return _without_effect(ScopeOutcome.NONSENSE, "the answer came unawaited; use decide_threshold")
         task = asyncio.ensure_future(pending)
     except Exception as error:
@@ -317,11 +318,13 @@ def _without_effect(outcome: ScopeOutcome, problem: str | None = None) -> ScopeR
 
 def _described(error: BaseException) -> str:
     """The error in one line or few, whatever its own text does (and without what JSON cannot hold)."""
+    import traceback
+
     text = "".join(traceback.format_exception_only(error)).strip()
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _drop_result(task: asyncio.Future[Any]) -> None:
+def _drop_result(task: Future[Any]) -> None:
     # Asking for the exception keeps the loop from reporting it as never retrieved.
     if not task.cancelled():
         task.exception()
