@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -54,6 +54,24 @@ class ContextBuildInput(Wire, frozen=True):
     pinned_turns: tuple[str, ...] = ()
     state_version: str | None = None
     limits: ContextBuildLimits = ContextBuildLimits()
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read plain data as ``to_dict`` gives it; null limits and a null config are the defaults.
+
+        Raises DecodeError naming the path at fault.
+        """
+        if isinstance(data, dict):
+            data = _without_null(data, "limits")
+            if isinstance(data.get("history"), dict):
+                data = data | {"history": _without_null(data["history"], "config")}
+        return super().from_dict(data)
+
+
+def _without_null(data: dict[str, Any], name: str) -> dict[str, Any]:
+    if name in data and data[name] is None:
+        return {key: item for key, item in data.items() if key != name}
+    return data
 
 
 class ContextTokenBreakdown(Wire, frozen=True):
