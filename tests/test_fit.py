@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chat_strategies import chats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from promises import ROOMY, asks, assistant, down_to, fit_and_check, needed, result, system, user
 from support import ExactBytes, Whole, outcome
@@ -34,6 +34,7 @@ def test_every_result_keeps_the_promises(
     assert kind == "value" or error is DoesNotFit
 
 
+@settings(max_examples=50)
 @given(chats(), st.floats(0.1, 1.0))
 def test_no_limits_never_end_in_a_limit(chat: list[Any], share: float) -> None:
     chat = chat * 20
