@@ -1,6 +1,6 @@
 """What a compaction threshold leaves of one seeded transcript, as a Markdown table.
 
-    python -m benchmarks.threshold_table
+Run it with ``python -m benchmarks.threshold_table``.
 """
 
 from __future__ import annotations

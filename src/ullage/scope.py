@@ -170,7 +170,8 @@ class ScopeRecord(Wire, frozen=True, forbid_unknown_fields=True):
     """What was asked, answered and applied for one request.
 
     ``threshold`` is what to hand on as ``compaction_threshold``: the caller's
-    own, one that the scope lowered, or None, which leaves the default.  The
+    own, one that the scope lowered, or None, which leaves the default; handed on
+    as a whole, the record also tells ``FitResult.share`` whose it was.  The
     request itself is not kept, so a record may be logged where the conversation
     may not.
     """
