@@ -44,10 +44,14 @@ __all__ = [
 ]
 
 
+class _Record(Wire, frozen=True, gc=False):
+    pass  # JSON is no part of a cycle, so the collector need not walk a long log again and again
+
+
 # --- what calls and answers hold ----------------------------------------------
 
 
-class RecordedCall(Wire, frozen=True):
+class RecordedCall(_Record, frozen=True):
     """A tool call as it was made.
 
     ``arguments`` is any JSON value; ``operation`` and ``action`` say on whose
@@ -65,13 +69,13 @@ class RecordedCall(Wire, frozen=True):
     action: Any = None
 
 
-class Succeeded(Wire, frozen=True, tag_field="status", tag="succeeded"):
+class Succeeded(_Record, frozen=True, tag_field="status", tag="succeeded"):
     """What a tool gave back."""
 
     output: str
 
 
-class Failed(Wire, frozen=True, tag_field="status", tag="failed"):
+class Failed(_Record, frozen=True, tag_field="status", tag="failed"):
     """Why a tool gave nothing back."""
 
     category: str
@@ -80,14 +84,14 @@ class Failed(Wire, frozen=True, tag_field="status", tag="failed"):
     retryable: bool
 
 
-class RecordedResult(Wire, frozen=True):
+class RecordedResult(_Record, frozen=True):
     """How the call whose id is ``call_id`` came out."""
 
     call_id: str
     outcome: Succeeded | Failed
 
 
-class RecordedModelRequest(Wire, frozen=True):
+class RecordedModelRequest(_Record, frozen=True):
     """A request as a model was sent it."""
 
     json_values: ClassVar[tuple[str, ...]] = ("options",)
@@ -99,7 +103,7 @@ class RecordedModelRequest(Wire, frozen=True):
     options: Any
 
 
-class RecordedModelResult(Wire, frozen=True):
+class RecordedModelResult(_Record, frozen=True):
     """How the model call whose id is ``call_id`` came out."""
 
     json_values: ClassVar[tuple[str, ...]] = ("outcome",)
@@ -112,7 +116,7 @@ class RecordedModelResult(Wire, frozen=True):
 # --- kinds --------------------------------------------------------------------
 
 
-class _Kind(Wire, frozen=True, tag_field="type"):
+class _Kind(_Record, frozen=True, tag_field="type"):
     pass
 
 
@@ -250,7 +254,7 @@ EventKind: TypeAlias = (
 )
 
 
-class SessionEvent(Wire, frozen=True):
+class SessionEvent(_Record, frozen=True):
     """One event of a session.
 
     ``seq`` is its place in the session's log, from 0; outside u64 it is a
