@@ -331,7 +331,7 @@ cdef class EncodedBuild:
             return False
         try:
             check_constraint(input.constraint)
-        except InvalidShape:
+        except (InvalidShape, TypeError):
             return False
         self.input_bytes += HISTORY_FRAME
         for part in (

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from . import canonical
 from .budget import ContextTarget, TokenBoundEvidence
 from .canonical import U64_MAX
-from .errors import CounterFailed, CounterOverflow
+from .errors import CounterFailed, CounterOverflow, JsonValueError
 from .messages import Constraint, GenerationRequest, Message, SystemMessage
 from .report import ContextTokenBreakdown, ContextTokenCount
 from .wire import check_u64
@@ -128,5 +129,12 @@ class ByteHeuristic(msgspec.Struct, frozen=True):
         return (self._bytes(constraint) + 3) // 4
 
     def count(self, target: ContextTarget, request: GenerationRequest) -> ContextTokenCount:
-        """The count of a complete request, rounded up for each message and for the constraint."""
-        return count_additively(self, target, request)
+        """The count of a complete request, rounded up for each message and for the constraint.
+
+        Raises CounterOverflow, or JsonValueError naming the value at fault from the request on.
+        """
+        try:
+            return count_additively(self, target, request)
+        except JsonValueError:
+            canonical.write(request)  # raises the same, with the whole path
+            raise

@@ -13,8 +13,11 @@ from .messages import (
     Message,
     NamedChoice,
     NativeTools,
+    SystemMessage,
+    TextConstraint,
     ToolCall,
     ToolMessage,
+    UserMessage,
 )
 
 _BLANK_NAME = "tool or schema name must not be blank"
@@ -22,7 +25,10 @@ _BAD_SCHEMA = "JSON Schema root must be an object or boolean"
 
 
 def check_messages(messages: Sequence[Message], where: str = "messages") -> None:
-    """Raise InvalidShape at the first message at fault; ``where`` is what its path calls the list."""
+    """Raise InvalidShape at the first message at fault; ``where`` is what its path calls the list.
+
+    Raises TypeError for what is no message at all.
+    """
     if not messages:
         raise InvalidShape("model request has no messages", path=where)
     pending: set[str] = set()
@@ -40,6 +46,8 @@ def check_messages(messages: Sequence[Message], where: str = "messages") -> None
                 raise InvalidShape("assistant message has neither content nor tool calls", path=path)
             for k, call in enumerate(message.tool_calls):
                 _check_call(call, pending, f"{path}.tool_calls[{k}]")
+        elif not isinstance(message, (UserMessage, SystemMessage)):
+            raise TypeError(f"{path} must be a message, not {type(message).__name__}")
     if pending:
         raise InvalidShape(
             "model context is missing one or more tool results", path=f"{where}[{len(messages) - 1}]"
@@ -77,6 +85,8 @@ def check_constraint(constraint: Constraint) -> None:
                 "requested or generated tool is not in the visible candidate set",
                 path="constraint.choice.name",
             )
+    elif not isinstance(constraint, TextConstraint):
+        raise TypeError(f"constraint must be a constraint, not {type(constraint).__name__}")
 
 
 def _check_schema(name: str, schema: object, path: str, member: str) -> None:
