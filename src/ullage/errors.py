@@ -48,7 +48,7 @@ class _Located(UllageError):
         self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.path)
+        return type(self), (self.reason, self.path), self.__dict__
 
 
 class JsonValueError(_Located, ValueError):
@@ -82,7 +82,7 @@ class JournalError(DecodeError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.line, self.offset, self.path)
+        return type(self), (self.reason, self.line, self.offset, self.path), self.__dict__
 
 
 class ProjectionError(UllageError):
@@ -117,6 +117,9 @@ class CounterOverflow(UllageError, OverflowError):
 
     def __init__(self) -> None:
         super().__init__("token overflow")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (), self.__dict__
 
 
 class ContextBuildError(UllageError):

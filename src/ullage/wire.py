@@ -42,6 +42,9 @@ class Wire(msgspec.Struct, frozen=True):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read plain data as ``to_dict`` gives it.  Raises DecodeError naming the path at fault."""
+        tag = cls.__struct_config__.tag_field
+        if tag is not None and isinstance(data, dict) and tag not in data:
+            raise DecodeError(f"Object missing required field `{tag}`")
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
