@@ -200,6 +200,8 @@ class _Fitting:
         limits: ContextBuildLimits | None,
         compaction_threshold: float | ScopeRecord | None,
     ) -> None:
+        if isinstance(compaction_threshold, ScopeRecord) and compaction_threshold.threshold is None:
+            compaction_threshold = None  # the request stays exactly as it was
         self.compaction_threshold = compaction_threshold
         self.overhead: int | None = None
         self.chat = chat
@@ -401,7 +403,13 @@ class _Fitting:
     def _error(self, outcome: Outcome, report: ContextBuildReport, current: int | None) -> Exception:
         if outcome is Outcome.COUNT_LIMIT:
             return count_limit(report)
-        return does_not_fit(report, current)
+        error = does_not_fit(report, current)
+        if self.budget is not self.given:
+            error.add_note(
+                f"compaction_threshold narrowed the window from {self.given.window_tokens:,} to "
+                f"{self.budget.window_tokens:,}; pinned turns count as history"
+            )
+        return error
 
 
 def _with_extra(read: ChatMessage) -> Message:
