@@ -404,7 +404,7 @@ class _Fitting:
         if outcome is Outcome.COUNT_LIMIT:
             return count_limit(report)
         error = does_not_fit(report, current)
-        if self.budget is not self.given:
+        if self.budget.window_tokens < self.given.window_tokens:
             error.add_note(
                 f"compaction_threshold narrowed the window from {self.given.window_tokens:,} to "
                 f"{self.budget.window_tokens:,}; pinned turns count as history"
