@@ -29,7 +29,7 @@ def read_journal(source: JournalSource) -> list[SessionEvent]:
     """The events of one session's journal, in the order of its lines.
 
     Compact JSON without needless escapes, as journals are commonly written, is
-    read several times faster than other JSON.
+    read about three times faster than other JSON.
 
     Raises JournalError with the line at fault and its byte offset, and OSError.
     """
