@@ -319,7 +319,7 @@ def test_the_commonest_reason_comes_first_and_is_shown_in_short(
         ["1", "Json", "line", "3:"],
     ]
     assert reasons[0].endswith("…")
-    assert len(reasons[0]) < 120
+    assert len(reasons[0]) == 100
 
 
 # --- the sample -------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A row is a JSON object with ``messages`` and maybe ``tools``, or a bare array of
 messages, as the OpenAI chat API takes them.  Messages that stay keep their
-bytes, and so does all else in the row.  Nothing is repaired.
+bytes, and so does all else in the row.  Nothing is repaired; of a key repeated
+inside a message or a tool the last one counts, as everywhere.
 
 Lines end at the newline byte and nowhere else.  Lines of white space are left
 out; a carriage return is part of its row; a byte order mark may stand before
@@ -65,7 +66,8 @@ def rebudget_row(line: bytes, plan: Plan) -> Row:
     except (TranscriptError, JsonValueError) as error:
         return _rejected(RejectKind.TRANSCRIPT, error)
     except ContextBuildError as error:
-        return _rejected(error.kind, "; ".join([str(error), *getattr(error, "__notes__", ())]))
+        notes = "; ".join(getattr(error, "__notes__", ()))  # the figures and the remedy
+        return _rejected(error.kind, notes or error)
 
 
 def _rejected(kind: str, message: object) -> Row:

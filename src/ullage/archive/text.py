@@ -7,7 +7,7 @@ from .row import Row, Size, Summary
 
 __all__ = ["fitted_text", "summary_text"]
 
-_LONGEST = 100  # characters of a reason that are shown where the rejects hold it whole
+_WIDTH = 100  # characters at which a reason is cut off: the rejects hold it whole
 
 
 def fitted_text(row: Row, plan: Plan) -> str:
@@ -55,8 +55,6 @@ def _reasons(summary: Summary, rejects_path: str | None) -> list[str]:
     name_width = max(len(kind) for kind, _ in reasons)
     lines = [f"rejected   {rejects_path or 'see the lines above'}"]
     for kind, tally in reasons:
-        message = f"line {tally.line:,}: {tally.message}"
-        if len(message) > _LONGEST:
-            message = f"{message[: _LONGEST - 1]}…"
-        lines.append(f"{tally.rows:{width + 2},}  {kind:{name_width}}  {message}")
+        line = f"{tally.rows:{width + 2},}  {kind:{name_width}}  line {tally.line:,}: {tally.message}"
+        lines.append(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…")
     return lines
