@@ -37,6 +37,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *s)
     void *PyUnicode_DATA(PyObject *s)
     uint32_t PyUnicode_READ_CHAR(PyObject *s, Py_ssize_t i)
+    PyObject *Py_None
     bint PyDict_CheckExact(PyObject *o)
     bint PyList_CheckExact(PyObject *o)
     Py_ssize_t PySet_GET_SIZE(object anyset)
@@ -191,6 +192,8 @@ cdef class EncodedChat:
             elif is_key(key, b"tool_call_id", 12):
                 call_id = <object>item
                 has_call_id = True
+            elif is_key(key, b"function_call", 13) and item != Py_None:  # it waits for a result
+                return False
             else:
                 more = member_length(key, item)
                 if more == BAD:
