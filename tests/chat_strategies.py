@@ -97,9 +97,9 @@ def _messages(draw: st.DrawFn, roles: tuple[str, ...]) -> list[dict[str, Any]]:
     return [message]
 
 
-_legacy = st.just(
-    [
-        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+_legacy = st.one_of(st.none(), _contents).map(
+    lambda content: [
+        {"role": "assistant", "content": content, "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "42"},
     ]
 )
@@ -150,8 +150,9 @@ def _with_change(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
         changed[key] = draw(st.sampled_from(["user", "tool", "assistant", "system", "User", "", None, 1, []]))
         return changed
     calls = changed.get("tool_calls")
-    if key == "tool_calls" and calls and draw(st.booleans()):
+    if key == "tool_calls" and isinstance(calls, list) and calls and draw(st.booleans()):
         call = draw(st.sampled_from(calls))
+        call = call if isinstance(call, dict) else {}
         field = draw(st.sampled_from(["id", "type", "function", "x"]))
         changed[key] = [*calls, {**call, field: draw(any_values)}]
         return changed

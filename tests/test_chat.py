@@ -62,6 +62,7 @@ ODD = [
     {"role": "assistant", "content": "", "tool_calls": ()},
     {"role": "assistant", "content": None, "refusal": "no"},
     {"role": "assistant", "refusal": "no"},
+    {"role": "assistant", "content": "x", "function_call": None},
     {"role": "user", "content": []},
     {"role": "user", "content": ({"type": "text", "text": "x"},)},
     {"role": "user", "content": [{"type": "text", "text": "x", "n": 1}]},
@@ -85,6 +86,12 @@ def test_an_odd_message_is_measured_alike(message: dict[str, Any]) -> None:
 
 @given(chats())
 @example([{"role": "user", "content": "x", "tool_calls": None}])
+@example(
+    [
+        {"role": "assistant", "content": "x", "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "42"},
+    ]
+)
 def test_every_message_takes_the_bytes_that_the_reader_finds(chat: list[dict[str, Any]]) -> None:
     lengths = [reader_bytes(message) for message in chat]
     assert EncodedChat(chat, False).total_bytes == sum(lengths)
