@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import codecs
 import errno
+import io
+import math
 import os
 import stat
 import sys
@@ -12,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from importlib import resources
+from itertools import chain
 from typing import IO
 
 from . import __version__
@@ -19,8 +22,10 @@ from .archive.jsonl import rebudget_lines, rebudget_row
 from .archive.outputs import Stream, WholeFile, publish
 from .archive.plan import Plan
 from .archive.row import RowStatus
+from .archive.sessions import is_journal, rebudget_session, rebudget_sessions
 from .archive.text import fitted_text, summary_text
-from .errors import InvalidContext
+from .errors import InvalidContext, JournalError
+from .journal import read_sessions
 
 __all__ = ["main"]
 
@@ -44,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(options)
     except _UsageError as error:
         return _fail(USAGE, str(error))
+    except JournalError as error:
+        return _fail(FAILED, f"the journal cannot be read: {error}")
     except BrokenPipeError:  # whoever reads has seen enough
         _settle_output()
         return DONE
@@ -66,6 +73,9 @@ def _run(options: argparse.Namespace) -> int:
             safety_margin=options.margin,
             image_tokens=options.image_tokens,
             model=options.model,
+            compaction_threshold=options.compaction_threshold,
+            current=options.current,
+            last_turn=options.last_turn,
             reports=options.command == "fit",
         )
     except (InvalidContext, ValueError) as error:
@@ -97,7 +107,8 @@ def _parser() -> argparse.ArgumentParser:
         "fit",
         help="one transcript in, the request that fits out",
         description="Read one transcript, a JSON object with messages (and maybe tools) or an array of "
-        "messages, and write the same JSON with the messages that fit to standard output.",
+        "messages, and write the same JSON with the messages that fit to standard output; of the journal of "
+        "one session, write the request.",
         epilog=_CODES,
         allow_abbrev=False,
     )
@@ -108,10 +119,12 @@ def _parser() -> argparse.ArgumentParser:
 
     rebudget = commands.add_parser(
         "rebudget",
-        help="JSON Lines in, the same lines out, each fitted",
+        help="JSON Lines in, each fitted, out: transcripts, or session journals",
         usage="ullage rebudget [-h] (IN | --sample) [-o OUT] --window N --reserve N [--margin N]\n"
-        "                       [--image-tokens N] [--report FILE]",
-        description="Read one transcript a line and write each as it fits, in order. Rows that cannot be "
+        "                       [--image-tokens N] [--compaction-threshold X] [--current TEXT | --last-turn]\n"
+        "                       [--report FILE]",
+        description="Read one transcript a line and write each as it fits, in order; of a session journal, "
+        "write one request for each session. Rows that cannot be "
         "fitted go to OUT.rejects.jsonl with line, offset and reason, or to standard error where the output "
         "is not a file. OUT appears when it is whole.",
         epilog=_CODES,
@@ -139,6 +152,29 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name, metavar="N", type=_tokens, required=default is None, default=default, help=text
         )
+    parser.add_argument(
+        "--compaction-threshold",
+        metavar="X",
+        type=_threshold,
+        help="carry less history: a share of the window below 0.8, the default and the most",
+    )
+    current = parser.add_mutually_exclusive_group()
+    current.add_argument("--current", metavar="TEXT", help="the user message to fit a session journal with")
+    current.add_argument(
+        "--last-turn",
+        action="store_true",
+        help="take the last ended turn of a session journal as its current one",
+    )
+
+
+def _threshold(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise argparse.ArgumentTypeError(f"a share of the window such as 0.6 is expected, not {text!r}")
+    return value
 
 
 def _tokens(text: str) -> int:
@@ -222,6 +258,8 @@ def _fit(options: argparse.Namespace, plan: Plan) -> int:
             _check_names(source, [options.report])
             report = _open_output(options.report, stack)
         text = source.read()
+        if is_journal(text.partition(b"\n")[0]):
+            return _fit_journal(text, options, plan, request, report)
         mark = codecs.BOM_UTF8 if text.startswith(codecs.BOM_UTF8) else b""
         row = rebudget_row(text.removeprefix(mark), plan)
         if row.status is RowStatus.REJECTED:
@@ -234,6 +272,29 @@ def _fit(options: argparse.Namespace, plan: Plan) -> int:
         else:
             report.write(row.report + b"\n")
             publish([request, report])
+    return DONE
+
+
+def _fit_journal(
+    text: bytes, options: argparse.Namespace, plan: Plan, request: Stream, report: Stream | WholeFile | None
+) -> int:
+    name = "standard input" if options.input == "-" else options.input
+    sessions = read_sessions(io.BytesIO(text))
+    if len(sessions) > 1:
+        return _fail(
+            FAILED, f"{name}: {len(sessions)} sessions; use rebudget, which gives one request for each"
+        )
+    [(session_id, events)] = sessions.items()
+    row, body = rebudget_session(session_id, events, plan)
+    if row.status is RowStatus.REJECTED:
+        return _fail(FAILED, f"{name}: {row.message}")
+    request.write(body + b"\n")
+    if report is None:
+        publish([request])
+        print(fitted_text(row, plan), file=sys.stderr)
+    else:
+        report.write(row.report + b"\n")
+        publish([request, report])
     return DONE
 
 
@@ -260,7 +321,9 @@ def _rebudget(options: argparse.Namespace, plan: Plan) -> int:
             else _open_output(rejects_path, stack, unless_empty=True)
         )
         reports = None if options.report is None else _open_output(options.report, stack)
-        summary = rebudget_lines(source, plan, rows, rejects, reports)
+        first = source.readline()
+        run = rebudget_sessions if is_journal(first) else rebudget_lines
+        summary = run(chain([first] if first else [], source), plan, rows, rejects, reports)
         publish([output for output in (rejects, reports, rows) if output is not None])
     print(summary_text(summary, rejects_path), file=sys.stderr)
     return DONE_WITH_REJECTS if summary.rejected else DONE

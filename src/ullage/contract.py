@@ -335,8 +335,8 @@ def does_not_fit(report: ContextBuildReport, current_tokens: int | None) -> Cont
     error = DoesNotFit(report=report, needed=last.total_reserved, window=budget.window_tokens, parts=parts)
     listed = ", ".join(f"{name} {value:,}" for name, value in parts.items())
     error.add_note(
-        f"needed {last.total_reserved:,} tokens, window {budget.window_tokens:,} ({listed}): shorten the system "
-        "text or the current turn, unpin turns, lower the reserve, or take a larger window"
+        f"needed {last.total_reserved:,} tokens, window {budget.window_tokens:,} ({listed}): shorten the "
+        "system text or the current turn, unpin turns, lower the reserve, or take a larger window"
     )
     if 2 * budget.output_reserve > budget.window_tokens:
         share = budget.output_reserve / budget.window_tokens

@@ -26,7 +26,7 @@ from .._core import json_children, json_length, json_text_length
 from ..errors import ContextBuildError, DecodeError, JsonValueError, TranscriptError
 from ..fit import FitResult, fit
 from .plan import Plan
-from .row import RejectKind, Row, RowStatus, Size, Summary
+from .row import RejectKind, Row, RowStatus, Size, Summary, noted, rejected
 
 __all__ = ["Sink", "rebudget_lines", "rebudget_row"]
 
@@ -56,22 +56,17 @@ def rebudget_row(line: bytes, plan: Plan) -> Row:
     try:
         return _fitted(line, plan)
     except _RowError as error:
-        return _rejected(RejectKind.ROW, error)
+        return rejected(RejectKind.ROW, error)
     except DecodeError as error:
         try:
             line.decode()
         except UnicodeDecodeError as fault:
-            return _rejected(RejectKind.ENCODING, f"not UTF-8 at byte {fault.start}")
-        return _rejected(RejectKind.JSON, error)
+            return rejected(RejectKind.ENCODING, f"not UTF-8 at byte {fault.start}")
+        return rejected(RejectKind.JSON, error)
     except (TranscriptError, JsonValueError) as error:
-        return _rejected(RejectKind.TRANSCRIPT, error)
+        return rejected(RejectKind.TRANSCRIPT, error)
     except ContextBuildError as error:
-        notes = "; ".join(getattr(error, "__notes__", ()))  # the figures and the remedy
-        return _rejected(error.kind, notes or error)
-
-
-def _rejected(kind: str, message: object) -> Row:
-    return Row(RowStatus.REJECTED, kind=str(kind), message=str(message))
+        return rejected(error.kind, noted(error))
 
 
 def _fitted(line: bytes, plan: Plan) -> Row:
@@ -85,6 +80,7 @@ def _fitted(line: bytes, plan: Plan) -> Row:
         tools=_tools(line, place),
         model=plan.model,
         image_tokens=plan.image_tokens,
+        compaction_threshold=plan.compaction_threshold,
     )
     before, after = _sizes(result)
     report = result.report.to_json() if plan.reports else b""

@@ -13,7 +13,9 @@ __all__ = ["Plan"]
 class Plan(msgspec.Struct, frozen=True):
     """How rows are fitted; figures in tokens, with the meaning that ``ullage.fit`` gives them.
 
-    ``reports`` asks each row for its report.
+    ``reports`` asks each row for its report.  ``current`` and ``last_turn`` say
+    what a session journal of ended turns is fitted with: a new user message, or
+    its own last turn.
 
     Raises InvalidContext for a window with no room beside reserve and margin, and ValueError for a figure
     out of range.
@@ -24,6 +26,9 @@ class Plan(msgspec.Struct, frozen=True):
     safety_margin: int = 0
     image_tokens: int = 1024
     model: str | None = None
+    compaction_threshold: float | None = None
+    current: str | None = None
+    last_turn: bool = False
     reports: bool = False
 
     def __post_init__(self) -> None:

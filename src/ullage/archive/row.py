@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["RejectKind", "Row", "RowStatus", "Size", "Summary", "Tally"]
+__all__ = ["RejectKind", "Row", "RowStatus", "Size", "Summary", "Tally", "noted", "rejected"]
 
 
 class RowStatus(StrEnum):
@@ -24,6 +24,7 @@ class RejectKind(StrEnum):
     JSON = "Json"  # not strict JSON, or nested too deep
     ROW = "Row"  # JSON, but no transcript in it, or two
     TRANSCRIPT = "Transcript"  # a transcript that cannot be sent
+    PROJECTION = "Projection"  # a session journal that breaks its rules
     DOES_NOT_FIT = "DoesNotFit"  # what must stay is too large
 
 
@@ -59,6 +60,16 @@ class Row(NamedTuple):
     message: str = ""
 
 
+def rejected(kind: str, message: object) -> Row:
+    """A row that was not fitted, and why."""
+    return Row(RowStatus.REJECTED, kind=str(kind), message=str(message))
+
+
+def noted(error: Exception) -> str:
+    """What an error says to do, where it does: the figures and the remedy come first."""
+    return "; ".join(getattr(error, "__notes__", ())) or str(error)
+
+
 @dataclass(slots=True)
 class Tally:
     """How many rows were rejected for reasons of one kind, and the first of them."""
@@ -70,8 +81,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Summary:
-    """All rows together.  Sizes are those of the rows that were written."""
+    """All rows together.  Sizes are those of the rows that were written; ``unit`` is what a row is called."""
 
+    unit: str = "line"
     rows_in: int = 0
     rows_out: int = 0
     rejected: int = 0

@@ -55,6 +55,8 @@ def _reasons(summary: Summary, rejects_path: str | None) -> list[str]:
     name_width = max(len(kind) for kind, _ in reasons)
     lines = [f"rejected   {rejects_path or 'see the lines above'}"]
     for kind, tally in reasons:
-        line = f"{tally.rows:{width + 2},}  {kind:{name_width}}  line {tally.line:,}: {tally.message}"
+        line = (
+            f"{tally.rows:{width + 2},}  {kind:{name_width}}  {summary.unit} {tally.line:,}: {tally.message}"
+        )
         lines.append(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…")
     return lines
