@@ -13,6 +13,7 @@ from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter
 from .errors import *  # noqa: F403
 from .estimate import *  # noqa: F403
+from .events import SessionEvent
 from .fit import FitResult, fit
 from .history import (
     ConversationProjection,
@@ -25,6 +26,7 @@ from .history import (
     ProjectionGroup,
     TurnState,
 )
+from .journal import read_journal, read_sessions
 from .messages import (
     AssistantMessage,
     AutoChoice,
@@ -44,6 +46,7 @@ from .messages import (
     UserMessage,
 )
 from .narrow import HistoryShare, ThresholdSource, narrowed_budget
+from .projection import CanonicalConversationProjector, history_and_current
 from .report import (
     BuiltContext,
     ContextBuildInput,
@@ -69,6 +72,7 @@ __all__ = [
     "BuiltContext",
     "ByteHeuristicCounter",
     "CanonicalContextBuilder",
+    "CanonicalConversationProjector",
     "Constraint",
     "ContextBudget",
     "ContextBuildInput",
@@ -97,6 +101,7 @@ __all__ = [
     "ProjectionConfig",
     "ProjectionGroup",
     "RequiredChoice",
+    "SessionEvent",
     "SystemMessage",
     "TextConstraint",
     "ThresholdSource",
@@ -109,7 +114,10 @@ __all__ = [
     "TurnState",
     "UserMessage",
     "fit",
+    "history_and_current",
     "json_length",
     "json_text_length",
     "narrowed_budget",
+    "read_journal",
+    "read_sessions",
 ]

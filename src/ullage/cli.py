@@ -119,10 +119,10 @@ def _parser() -> argparse.ArgumentParser:
 
     rebudget = commands.add_parser(
         "rebudget",
-        help="JSON Lines in, each fitted, out: transcripts, or session journals",
+        help="JSON Lines in, each fitted, out",
         usage="ullage rebudget [-h] (IN | --sample) [-o OUT] --window N --reserve N [--margin N]\n"
-        "                       [--image-tokens N] [--compaction-threshold X] [--current TEXT | --last-turn]\n"
-        "                       [--report FILE]",
+        "                       [--image-tokens N] [--compaction-threshold X]\n"
+        "                       [--current TEXT | --last-turn] [--report FILE]",
         description="Read one transcript a line and write each as it fits, in order; of a session journal, "
         "write one request for each session. Rows that cannot be "
         "fitted go to OUT.rejects.jsonl with line, offset and reason, or to standard error where the output "
