@@ -6,6 +6,7 @@ turns until it fits, and reports every count and every turn dropped.
 
 from . import errors, estimate, scope, threshold
 from ._core import json_length, json_text_length
+from .batch import TranscriptBatch
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .builder import CanonicalContextBuilder
 from .contract import ContextBuilder
@@ -47,6 +48,7 @@ from .messages import (
 )
 from .narrow import HistoryShare, ThresholdSource, narrowed_budget
 from .projection import CanonicalConversationProjector, history_and_current
+from .rebudgeted import BatchStatus, RebudgetedBatch
 from .report import (
     BuiltContext,
     ContextBuildInput,
@@ -69,6 +71,7 @@ __all__ = [
     "AdditiveTokenCounter",
     "AssistantMessage",
     "AutoChoice",
+    "BatchStatus",
     "BuiltContext",
     "ByteHeuristicCounter",
     "CanonicalContextBuilder",
@@ -100,6 +103,7 @@ __all__ = [
     "ProjectedTurn",
     "ProjectionConfig",
     "ProjectionGroup",
+    "RebudgetedBatch",
     "RequiredChoice",
     "SessionEvent",
     "SystemMessage",
@@ -111,6 +115,7 @@ __all__ = [
     "ToolChoice",
     "ToolDefinition",
     "ToolMessage",
+    "TranscriptBatch",
     "TurnState",
     "UserMessage",
     "fit",

@@ -1,8 +1,15 @@
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .contract import Outcome
 from .report import ContextTurnSelection
+
+class ChatArrays(NamedTuple):
+    roles: bytes
+    lengths: bytes
+    turns: bytes
+    turn_tokens: bytes
+    turn_stays: bytes
 
 class EncodedChat:
     def __init__(self, messages: Iterable[Any], merge_users: bool) -> None: ...
@@ -32,6 +39,7 @@ class EncodedChat:
     def trim(
         self, constraint: int, template_tokens: int, reserved: int, window: int, max_counts: int
     ) -> tuple[Outcome, int, Sequence[int]]: ...
+    def arrays(self) -> ChatArrays: ...
     def removable(self) -> int: ...
     def kept(self, removed: int) -> list[int]: ...
     def without_history(self) -> list[int]: ...

@@ -23,6 +23,8 @@ from ullage.native cimport (
     ul_trim_task,
 )
 
+from typing import NamedTuple
+
 from ullage._core import message_length
 from ullage.canonical import located
 from ullage.errors import CounterOverflow, JsonValueError, TranscriptError
@@ -97,6 +99,16 @@ cdef uint64_t member_length(PyObject *key, PyObject *item) noexcept:
     key_bytes = key_length(key)
     item_bytes = value_length(item, 1)
     return BAD if key_bytes == BAD or item_bytes == BAD else key_bytes + item_bytes + MEMBER_FRAME
+
+
+class ChatArrays(NamedTuple):
+    """The arrays of an EncodedChat, unsigned but for `turns`, of 8 bytes an item but for roles and `turn_stays`."""
+
+    roles: bytes
+    lengths: bytes
+    turns: bytes
+    turn_tokens: bytes
+    turn_stays: bytes
 
 
 cdef class EncodedChat:
@@ -445,6 +457,19 @@ cdef class EncodedChat:
         return trim_turns(&task)
 
     # -- results -----------------------------------------------------------------------
+
+    def arrays(self):
+        """What was found, as bytes: of each message its role, length and turn (-1 for none), of each turn its
+        tokens (those of the current one are in `current_tokens`) and whether it stays."""
+        cdef Py_ssize_t messages = len(self.messages)
+        cdef Py_ssize_t turns = self.turn_count
+        return ChatArrays(
+            (<char *>self.roles)[:messages],
+            (<char *>self.bytes)[: messages * <Py_ssize_t>sizeof(uint64_t)],
+            (<char *>self.turns)[: messages * <Py_ssize_t>sizeof(int64_t)],
+            (<char *>self.turn_tokens)[: turns * <Py_ssize_t>sizeof(uint64_t)],
+            (<char *>self.turn_stays)[:turns],
+        )
 
     def removable(self):
         """How many turns may go."""

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .report import ContextBuildReport
 
 __all__ = [
+    "BatchError",
     "ContextBuildError",
     "CountLimit",
     "CounterFailed",
@@ -83,6 +84,26 @@ class JournalError(DecodeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.line, self.offset, self.path), self.__dict__
+
+
+class BatchError(UllageError, ValueError):
+    """A column that cannot be read as transcripts.
+
+    ``column`` names it, members of structs after dots, and ``row`` is the row at
+    fault; empty and None where the fault is no column's or no row's.
+    """
+
+    def __init__(self, reason: str, column: str = "", row: int | None = None) -> None:
+        place = [] if row is None else [f"row {row:,}"]
+        if column:
+            place.append(f"column {column}")
+        super().__init__(f"{', '.join(place)}: {reason}" if place else reason)
+        self.reason = reason
+        self.column = column
+        self.row = row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.column, self.row)
 
 
 class ProjectionError(UllageError):

@@ -1,0 +1,225 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Batches of transcripts: measured into arrays and trimmed there, other threads running meanwhile."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from ullage._arrow cimport TranscriptColumn
+from ullage._core cimport trim_turns
+from ullage.native cimport (
+    UL_BATCH_BROKEN,
+    UL_BATCH_DONE,
+    UL_BATCH_SCRATCH,
+    ul_batch,
+    ul_batch_budget,
+    ul_batch_count,
+    ul_batch_measure,
+    ul_batch_outcome,
+    ul_batch_status,
+    ul_batch_stop,
+    ul_batch_trim,
+    ul_measurer,
+    ul_text_kernels_best,
+    ul_trim_task,
+)
+
+import os
+
+from ullage._core import json_length, json_text_length
+from ullage.errors import BatchError, DecodeError
+
+cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
+
+
+cdef void *_data(object array, int flags) except? NULL:
+    """The address of an array's items.  The array, which has to be contiguous, keeps them."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, flags)
+    PyBuffer_Release(&view)
+    return view.buf
+
+
+# --- measuring -------------------------------------------------------------------
+
+
+cdef unsigned _number_length(void *context, const char *digits, size_t n) noexcept nogil:
+    with gil:
+        try:
+            return <unsigned>json_text_length(digits[:n])
+        except DecodeError:
+            return 0
+
+
+cdef unsigned _double_length(void *context, double x) noexcept nogil:
+    with gil:
+        return <unsigned>json_length(x)
+
+
+cdef class Measures:
+    """The arrays of a batch, as ullage.h describes them."""
+
+    cdef ul_batch batch
+    cdef readonly object message_offsets, roles, bytes, turns, turn_tokens, turn_stays
+    cdef readonly object faults, fault_messages, turn_counts, current_turns, system_tokens, raw_arguments
+
+    def __init__(self, message_offsets):
+        import numpy as np
+
+        rows = len(message_offsets) - 1
+        messages = message_offsets[rows]
+        self.message_offsets = message_offsets
+        self.roles = np.zeros(messages, np.uint8)
+        self.bytes = np.zeros(messages, np.uint64)
+        self.turns = np.zeros(messages, np.uint32)
+        self.turn_tokens = np.zeros(messages, np.uint64)
+        self.turn_stays = np.zeros(messages, np.uint8)
+        self.faults = np.zeros(rows, np.uint8)
+        self.fault_messages = np.zeros(rows, np.uint32)
+        self.turn_counts = np.zeros(rows, np.uint32)
+        self.current_turns = np.zeros(rows, np.uint32)
+        self.system_tokens = np.zeros(rows, np.uint64)
+        self.raw_arguments = np.zeros(rows, np.uint8)
+        cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
+        self.batch.message_offsets = <int64_t *>_data(self.message_offsets, flags)
+        self.batch.roles = <uint8_t *>_data(self.roles, flags)
+        self.batch.bytes = <uint64_t *>_data(self.bytes, flags)
+        self.batch.turns = <uint32_t *>_data(self.turns, flags)
+        self.batch.turn_tokens = <uint64_t *>_data(self.turn_tokens, flags)
+        self.batch.turn_stays = <uint8_t *>_data(self.turn_stays, flags)
+        self.batch.faults = <uint8_t *>_data(self.faults, flags)
+        self.batch.fault_messages = <uint32_t *>_data(self.fault_messages, flags)
+        self.batch.turn_counts = <uint32_t *>_data(self.turn_counts, flags)
+        self.batch.current_turns = <uint32_t *>_data(self.current_turns, flags)
+        self.batch.system_tokens = <uint64_t *>_data(self.system_tokens, flags)
+        self.batch.raw_arguments = <uint8_t *>_data(self.raw_arguments, flags)
+
+
+def count_messages(list columns, message_offsets):
+    """Fill the offsets, of which the first is zero, with where the messages of each row begin."""
+    cdef TranscriptColumn column
+    cdef ul_batch_stop stop
+    cdef ul_batch_status status
+    cdef int64_t *offsets = <int64_t *>_data(message_offsets, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    for column in columns:
+        if column.length == 0:
+            continue
+        with nogil:
+            status = ul_batch_count(&column.chat, offsets, &stop)
+        if status != UL_BATCH_DONE:
+            raise _broken(column, &stop)
+
+
+def measure(TranscriptColumn column, Measures measures, int64_t first, int64_t last):
+    """Measure rows [first, last) of a column.  Raises BatchError where it breaks its format."""
+    cdef ul_measurer measurer
+    cdef ul_batch_stop stop
+    cdef ul_batch_status status
+    measurer.scanner.text = ul_text_kernels_best()
+    measurer.scanner.number_length = _number_length
+    measurer.scanner.context = NULL
+    measurer.scanner.seed = seed
+    measurer.scanner.scratch = NULL
+    measurer.scanner.scratch_size = 0
+    measurer.double_length = _double_length
+    stop.row = first
+    while True:
+        with nogil:
+            status = ul_batch_measure(&column.chat, &measurer, stop.row, last, &measures.batch, &stop)
+        if status != UL_BATCH_SCRATCH:
+            break
+        free(measurer.scanner.scratch)
+        measurer.scanner.scratch_size = stop.wanted
+        measurer.scanner.scratch = malloc(stop.wanted)
+        if measurer.scanner.scratch == NULL:
+            raise MemoryError
+    free(measurer.scanner.scratch)
+    if status == UL_BATCH_BROKEN:
+        raise _broken(column, &stop)
+
+
+cdef object _broken(TranscriptColumn column, ul_batch_stop *stop):
+    reason = "an offset, an index or a view points outside what it belongs to"
+    return BatchError(reason, column.path_of(stop.column), column.chat.first_row + stop.row)
+
+
+# --- trimming --------------------------------------------------------------------
+
+
+cdef class Outcome:
+    """What became of the rows of a batch, as ullage.h describes it."""
+
+    cdef ul_batch_outcome outcome
+    cdef readonly object statuses, turns_dropped, messages_dropped, tokens_before, tokens_after, retained
+
+    def __init__(self, Measures measures):
+        import numpy as np
+
+        rows = len(measures.faults)
+        self.statuses = np.zeros(rows, np.uint8)
+        self.turns_dropped = np.zeros(rows, np.uint32)
+        self.messages_dropped = np.zeros(rows, np.uint32)
+        self.tokens_before = np.zeros(rows, np.uint64)
+        self.tokens_after = np.zeros(rows, np.uint64)
+        self.retained = np.zeros(len(measures.roles), np.bool_)
+        cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
+        self.outcome.statuses = <uint8_t *>_data(self.statuses, flags)
+        self.outcome.turns_dropped = <uint32_t *>_data(self.turns_dropped, flags)
+        self.outcome.messages_dropped = <uint32_t *>_data(self.messages_dropped, flags)
+        self.outcome.tokens_before = <uint64_t *>_data(self.tokens_before, flags)
+        self.outcome.tokens_after = <uint64_t *>_data(self.tokens_after, flags)
+        self.outcome.retained = <uint8_t *>_data(self.retained, flags)
+
+
+def trim(
+    Measures measures,
+    Outcome outcome,
+    uint64_t window,
+    windows,
+    uint64_t reserved,
+    uint64_t constraint,
+    uint64_t template_tokens,
+    int64_t first,
+    int64_t last,
+):
+    """Trim rows [first, last).  ``windows`` is a contiguous array of unsigned 64-bit, one a row, or None."""
+    cdef ul_batch_budget budget
+    budget.constraint = constraint
+    budget.template_tokens = template_tokens
+    budget.reserved = reserved
+    budget.window = window
+    budget.windows = NULL if windows is None else <const uint64_t *>_data(windows, PyBUF_SIMPLE)
+    with nogil:
+        ul_batch_trim(&measures.batch, &budget, first, last, &outcome.outcome)
+
+
+def attempts(
+    Measures measures,
+    Py_ssize_t row,
+    uint64_t constraint,
+    uint64_t template_tokens,
+    uint64_t reserved,
+    uint64_t window,
+    uint64_t max_counts,
+):
+    """Trim one sound row: the Outcome, how many turns went, and the message tokens of each attempt.
+
+    Raises the contract's error for a sum that overflows.
+    """
+    cdef const ul_batch *batch = &measures.batch
+    cdef ul_trim_task task
+    cdef int64_t base
+    if not 0 <= row < len(measures.faults):
+        raise IndexError(row)
+    base = batch.message_offsets[row]
+    task.turns = batch.turn_counts[row]
+    task.turn_tokens = batch.turn_tokens + base
+    task.turn_protected = batch.turn_stays + base
+    task.system = batch.system_tokens[row]
+    task.current = 0  # a turn among the others, and one that stays
+    task.constraint = constraint
+    task.template_tokens = template_tokens
+    task.reserved = reserved
+    task.window = window
+    task.max_counts = max_counts
+    return trim_turns(&task)
