@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
+from collections import OrderedDict, UserDict
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,14 @@ def test_the_messages_of_this_package_serve_as_well() -> None:
     ]
     down_to(chat, [0, 4])
     assert tokens(chat).messages == sum((len(message.to_json()) + 3) // 4 for message in chat[1:])
+
+
+def test_any_mapping_is_a_message() -> None:
+    chat = [system(), user("1"), asks("a"), result("a"), assistant(), user("2")]
+    for kind in (OrderedDict, UserDict, MappingProxyType):
+        messages = [kind(message) for message in chat]
+        assert needed(messages) == needed(chat)
+        assert ullage.fit(messages, **ROOMY).messages == messages
 
 
 class Raises:
