@@ -16,6 +16,7 @@ from .errors import *  # noqa: F403
 from .estimate import *  # noqa: F403
 from .events import SessionEvent
 from .fit import FitResult, fit
+from .fitted import FittedContext
 from .history import (
     ConversationProjection,
     GroupKind,
@@ -60,6 +61,7 @@ from .report import (
 )
 from .scope import *  # noqa: F403
 from .threshold import *  # noqa: F403
+from .transcript import MessageRole, Transcript, TranscriptArrays
 
 __version__ = "0.1.0"
 
@@ -90,12 +92,14 @@ __all__ = [
     "ContextTurnSelection",
     "ConversationProjection",
     "FitResult",
+    "FittedContext",
     "GenerationRequest",
     "GroupKind",
     "HistoryShare",
     "JsonSchema",
     "LegacyReplies",
     "Message",
+    "MessageRole",
     "NamedChoice",
     "NativeTools",
     "OmissionReason",
@@ -115,6 +119,8 @@ __all__ = [
     "ToolChoice",
     "ToolDefinition",
     "ToolMessage",
+    "Transcript",
+    "TranscriptArrays",
     "TranscriptBatch",
     "TurnState",
     "UserMessage",
