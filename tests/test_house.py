@@ -94,11 +94,11 @@ def test_types_know_types_only() -> None:
 
 def test_the_bridge_knows_types_and_the_native_library() -> None:
     assert closure({"_core"}) == closure({"_core"}) & {"_core", *TYPES}
-    assert closure({"_build"}) <= {"_build", "_core", *TYPES}
+    assert closure({"_build"}) <= {"_build", "_trim", "_core", *TYPES}
 
 
 def test_counters_and_builder_know_types_and_the_bridge() -> None:
-    assert closure({"counters", "builder"}) <= {"counters", "builder", "_build", "_core", *TYPES}
+    assert closure({"counters", "builder"}) <= {"counters", "builder", "_build", "_trim", "_core", *TYPES}
 
 
 def test_formats_know_types_and_the_bridge() -> None:

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from ullage._arrow cimport TranscriptColumn
-from ullage._core cimport trim_turns
+from ullage._trim cimport trim_turns
 from ullage.native cimport (
     UL_BATCH_BROKEN,
     UL_BATCH_DONE,

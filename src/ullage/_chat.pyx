@@ -12,7 +12,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp
 
-from ullage._core cimport ASSISTANT, NO_MESSAGE, SYSTEM, TOOL, USER, Role, key_length, scan, text_length, trim_turns, value_length
+from ullage._core cimport ASSISTANT, NO_MESSAGE, SYSTEM, TOOL, USER, Role, key_length, scan, text_length, value_length
+from ullage._trim cimport trim_turns
 from ullage.native cimport (
     UL_JSON_OK,
     UL_JSON_SCRATCH,

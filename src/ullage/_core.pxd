@@ -8,7 +8,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
-from ullage.native cimport ul_json_result, ul_json_status, ul_trim_task
+from ullage.native cimport ul_json_result, ul_json_status
 
 cdef enum Role:
     NO_MESSAGE = 0
@@ -35,7 +35,3 @@ cdef uint64_t message_bytes(PyObject *message, Role *role) noexcept
 # The value of a slot, borrowed; NULL where it was never set.
 cdef PyObject *slot(PyObject *struct, Py_ssize_t offset) noexcept
 cdef Py_ssize_t slot_offset(object cls, str name) except -1
-
-# Run the trimming kernel: the Outcome, how many turns went, the message tokens of each attempt.
-# Raises the contract's error for a sum that overflows or comes to nothing.
-cdef tuple trim_turns(const ul_trim_task *task)

@@ -27,9 +27,9 @@ from ullage._core cimport (
     message_bytes,
     slot,
     slot_offset,
-    trim_turns,
     value_length,
 )
+from ullage._trim cimport trim_turns
 from ullage.native cimport UL_NOT_TEXT, ul_trim_task, ul_u64_length
 
 from ullage._core import json_length, message_length

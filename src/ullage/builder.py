@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _build
-from ._core import derive_attempts
+from ._trim import derive_attempts
 from .budget import TokenBoundEvidence
 from .contract import (
     Outcome,

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ._chat import EncodedChat
-from ._core import derive_attempts, json_length
+from ._core import json_length
+from ._trim import derive_attempts
 from .blank import is_blank
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .canonical import U64_MAX, located

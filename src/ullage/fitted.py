@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, get_args
 
-from ._core import derive_attempts, json_length
+from ._core import json_length
 from ._transcript import Measured, Snapshot
+from ._trim import derive_attempts
 from .blank import is_blank
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
 from .canonical import U64_MAX, located
