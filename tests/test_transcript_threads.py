@@ -5,6 +5,7 @@ ULLAGE_SOAK_SECONDS says how long the threads are at it; from 20 on memory must 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import ExactBytes
-from transcript_strategies import NOW, ROOMY, TARGET, asks, exchange
+from transcript_strategies import NOW, ROOMY, TARGET, asks, exchange, state_of
 
 import ullage
 from ullage.budget import ContextBudget
@@ -189,6 +190,38 @@ def test_of_two_results_for_one_call_one_is_refused() -> None:
             transcript.extend([UserMessage("u"), asks("c")])
             assert sum(pool.map(answer, [transcript] * THREADS)) == 1
             assert len(transcript) == 3
+
+
+def test_a_finalizer_may_change_the_transcript_that_is_just_changing() -> None:
+    transcript, rng = ullage.Transcript(), random.Random(1)
+
+    class Trap:
+        """Garbage as soon as it is made."""
+
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            nonlocal sprung
+            sprung += 1
+            change(transcript, rng)
+
+    sprung, before = 0, gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(500):
+            Trap()
+            change(transcript, rng)
+            Trap()
+            look(transcript, rng)
+    finally:
+        gc.set_threshold(*before)
+    assert sprung > 0
+    fresh = ullage.Transcript()
+    fresh.extend(transcript.messages)
+    for turn in transcript.pinned_turns:
+        fresh.pin(turn)
+    assert state_of(fresh) == state_of(transcript)
 
 
 def test_a_counter_may_use_the_transcript_that_asks_it() -> None:

@@ -130,7 +130,8 @@ class FittedContext:
     """A request that fits, and how it came about; both are made when first read.
 
     Stands for a BuiltContext: ``built`` is one, equal to the builder's, and it is
-    pickled as one.
+    pickled as one.  It holds 17 bytes for each turn of the transcript, 8 for each
+    count, and the transcript's messages.
     """
 
     __slots__ = ("_budget", "_figures", "_fitting", "_given", "_removed", "_report", "_request")
