@@ -52,6 +52,19 @@ const ul_text_kernels *ul_text_kernels_named(const char *name);
  * no surrogates, nothing above U+10FFFF), or n where all of it is. */
 size_t ul_utf8_check(const uint8_t *text, size_t n);
 
+/* ---- Plain text --------------------------------------------------------------*/
+
+/* The UTF-8 length of n code units, nothing escaped; n is less than 2^62.  Those
+ * of ucs2 and ucs4 are UL_NOT_TEXT where one of them is a surrogate. */
+uint64_t ul_utf8_length_latin1(const uint8_t *text, size_t n);
+uint64_t ul_utf8_length_ucs2(const uint16_t *text, size_t n);
+uint64_t ul_utf8_length_ucs4(const uint32_t *text, size_t n);
+
+/* A digest of n bytes that stands for them: SipHash-2-4-128.  Under a key that
+ * nobody else knows, texts cannot be made to collide, and among 2^32 of them two
+ * do so by chance once in 2^65 times. */
+void ul_text_digest(const void *data, size_t n, const uint64_t key[2], uint64_t digest[2]);
+
 /* ---- Length of numbers -----------------------------------------------------*/
 
 /* Decimal digits of v: 1 to 20. */

@@ -16,6 +16,12 @@ cdef extern from "ullage.h" nogil:
     const ul_text_kernels *ul_text_kernels_best()
     const ul_text_kernels *ul_text_kernels_named(const char *name)
 
+    uint64_t ul_utf8_length_latin1(const uint8_t *text, size_t n)
+    uint64_t ul_utf8_length_ucs2(const uint16_t *text, size_t n)
+    uint64_t ul_utf8_length_ucs4(const uint32_t *text, size_t n)
+
+    void ul_text_digest(const void *data, size_t n, const uint64_t *key, uint64_t *digest)
+
     unsigned ul_u64_length(uint64_t v)
     unsigned ul_i64_length(int64_t v)
     unsigned ul_double_length_quick(double x)
