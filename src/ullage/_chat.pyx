@@ -7,7 +7,9 @@ measures it to the same figures or names the fault.
 """
 
 from cpython.dict cimport PyDict_Next
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp
@@ -497,14 +499,21 @@ cdef class EncodedChat:
         cdef const char *is_gone
         cdef list chosen
         cdef Py_ssize_t i
+        cdef Py_ssize_t count = 0
         if removed == 0:
             return list(self.messages)
         gone = self._gone(removed)
         is_gone = gone
-        chosen = []
+        for i in range(len(self.messages)):
+            count += self.turns[i] == PREFIX or not is_gone[self.turns[i]]
+        chosen = PyList_New(count)
+        count = 0
         for i in range(len(self.messages)):
             if self.turns[i] == PREFIX or not is_gone[self.turns[i]]:
-                chosen.append(self.messages[i])
+                message = self.messages[i]
+                Py_INCREF(message)  # which the list takes
+                PyList_SET_ITEM(chosen, count, message)
+                count += 1
         return chosen
 
     def selections(self, Py_ssize_t removed):
@@ -574,7 +583,7 @@ cdef uint64_t text_part_length(object part) except? 0:
     return text_length(<PyObject *>text) if PyUnicode_CheckExact(<PyObject *>text) else BAD
 
 
-cdef uint64_t added(uint64_t a, uint64_t b) except? 0:
+cdef inline uint64_t added(uint64_t a, uint64_t b) except? 0:
     cdef uint64_t total = a + b
     if total < a:
         raise CounterOverflow

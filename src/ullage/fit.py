@@ -27,7 +27,15 @@ from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
 from .errors import CounterOverflow, InvalidContext, JsonValueError, ResourceLimit, UnverifiedCount
 from .formats.openai_chat import ChatMessage, check_tools, read_message, read_tools
-from .messages import Constraint, GenerationRequest, Message, NativeTools, SystemMessage, ToolDefinition
+from .messages import (
+    Constraint,
+    GenerationRequest,
+    Message,
+    NativeTools,
+    TextConstraint,
+    SystemMessage,
+    ToolDefinition,
+)
 from .narrow import HistoryShare, ThresholdSource, narrow_budget
 from .report import (
     ALGORITHM_VERSION,
@@ -47,6 +55,7 @@ UNSPECIFIED = "unspecified"
 _TURN = re.compile("turn-(0|[1-9][0-9]{0,18})")
 _DEFAULT_COUNTER = ByteHeuristicCounter()
 _DEFAULT_LIMITS = ContextBuildLimits()
+_TEXT_CONSTRAINT_BYTES = json_length(TextConstraint())
 
 
 class FitResult(Generic[M]):
@@ -213,10 +222,11 @@ class _Fitting:
         self.counted_by = ("", TokenBoundEvidence.ESTIMATE)
         self.constraint, self.extra = read_tools(tools)
         self.constraint_bytes = self._constraint_length(tools) + len(self.extra.encode())
-        self.fixed = ContextTokenBreakdown(0, 0, 0, 0)
         self.limits = self._limits(limits)
 
     def _constraint_length(self, tools: Sequence[Any]) -> int:
+        if not tools:
+            return _TEXT_CONSTRAINT_BYTES
         try:
             return json_length(self.constraint)
         except JsonValueError:
