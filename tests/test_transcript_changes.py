@@ -482,6 +482,19 @@ def test_a_message_takes_at_most_64_bytes(shape: list[Message], way: str, count:
     assert held >= transcript.nbytes - 1_024 or sys.version_info < (3, 12)
 
 
+@pytest.mark.parametrize("left", [0, 1, 500, 900])
+def test_memory_goes_back_with_the_turns(left: int) -> None:
+    transcript = ullage.Transcript()
+    transcript.extend([UserMessage(str(number)) for number in range(1_000)])
+    while len(transcript) > left:
+        transcript.remove_last_turn()
+    assert transcript.nbytes <= 64 * left + 1_024
+    transcript.extend([UserMessage("u")] * 500)
+    transcript.pin(left + 499)
+    assert transcript.arrays().bytes.sum() == sum(map(PY.json_length, transcript.messages))
+    assert transcript.pinned_turns == (f"turn-{left + 499}",)
+
+
 def test_system_texts_count_as_messages() -> None:
     texts = tuple(f"rule {number}" for number in range(50))
     assert ullage.Transcript().nbytes < ullage.Transcript(system=texts).nbytes <= 64 * 50 + 1_024

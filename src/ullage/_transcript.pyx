@@ -332,6 +332,7 @@ cdef class Store:
         if replace:
             self._forget(turns, count, added.count > 0)
         self._enter(added)
+        self._give_back()
         self.messages = others
         self.waiting = waiting
         return known[count:before] if replace else []
@@ -366,6 +367,22 @@ cdef class Store:
             memset(self.pins + self.turn_capacity, 0, capacity - self.turn_capacity)
             self.turn_capacity = capacity
         return 0
+
+    cdef void _give_back(self) noexcept:
+        """Shrink arrays that removals have left too large."""
+        cdef Py_ssize_t capacity
+        if self.capacity > roomier(self.count, 0):
+            capacity = roomier(self.count, 0)
+            self.lengths = <uint64_t *>shrunk(self.lengths, capacity, sizeof(uint64_t))
+            self.tokens = <uint64_t *>shrunk(self.tokens, capacity, sizeof(uint64_t))
+            self.roles = <uint8_t *>shrunk(self.roles, capacity, sizeof(uint8_t))
+            self.capacity = capacity
+        if self.turn_capacity > roomier(self.turns, 0):
+            capacity = roomier(self.turns, 0)
+            self.starts = <int64_t *>shrunk(self.starts, capacity, sizeof(int64_t))
+            self.turn_tokens = <uint64_t *>shrunk(self.turn_tokens, capacity, sizeof(uint64_t))
+            self.pins = <uint8_t *>shrunk(self.pins, capacity, sizeof(uint8_t))
+            self.turn_capacity = capacity
 
     cdef void _forget(self, Py_ssize_t turn, Py_ssize_t start, bint keep_pin) noexcept:
         """Take the last turn out of all figures; its pin may stay for the one that follows."""
@@ -468,9 +485,9 @@ cdef class Store:
         return tuple(known[: len(roles)]), roles, lengths, tokens, pins, starts, turn_tokens
 
 
-cdef Py_ssize_t roomier(Py_ssize_t capacity, Py_ssize_t wanted) noexcept:
+cdef Py_ssize_t roomier(Py_ssize_t items, Py_ssize_t wanted) noexcept:
     # By a half, not to the double: a transcript of one message a turn stays within 64 bytes a message.
-    return max(wanted, capacity + capacity // 2, 8)
+    return max(wanted, items + items // 2, 8)
 
 
 cdef void *resized(void *memory, Py_ssize_t items, size_t size) except NULL:
@@ -478,6 +495,11 @@ cdef void *resized(void *memory, Py_ssize_t items, size_t size) except NULL:
     if moved == NULL:
         raise MemoryError
     return moved
+
+
+cdef void *shrunk(void *memory, Py_ssize_t items, size_t size) noexcept:
+    cdef void *moved = PyMem_Realloc(memory, items * size)
+    return memory if moved == NULL else moved
 
 
 cdef bytes copied(const void *memory, size_t size):
