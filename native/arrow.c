@@ -88,8 +88,8 @@ static const char *bind_text(ul_column *column, const struct ArrowArray *array, 
     const int64_t end = array->offset + array->length;
     column->extent =
         type == UL_COLUMN_STRING ? ul_load_i32(array->buffers[1], end) : ul_load_i64(array->buffers[1], end);
-    column->text = array->buffers[2];
-    return column->extent > 0 && column->text == NULL ? "has text but no buffer for it" : NULL;
+    column->text = array->buffers[2] != NULL ? array->buffers[2] : "";
+    return column->extent > 0 && array->buffers[2] == NULL ? "has text but no buffer for it" : NULL;
 }
 
 /* What is particular to a type.  Returns what is wrong with the array, or NULL. */

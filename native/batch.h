@@ -16,10 +16,23 @@ typedef struct {
     size_t slots;         /* of the hash table: a power of two, or 0 where there are few */
 } ul_waiting;
 
+/* Messages that are looked at together: the role of each, and the escaped length of its content. */
+#define UL_RUN_TEXTS 32
+
+typedef struct {
+    int64_t first, count; /* as elements of the column of messages */
+    int64_t plain; /* how many of them, from the first on, have a role that needs no call, and a length */
+    uint64_t lengths[UL_RUN_TEXTS];
+    uint8_t roles[UL_RUN_TEXTS];
+} ul_run;
+
 /* Measuring one row after the other. */
 typedef struct {
     const ul_chat *chat;
     ul_column_reader reader;
+    bool plain;        /* whether messages have nothing but role and content, and none of them is null */
+    int64_t run_limit; /* where the messages of all rows end, or 0 where they lie in no order */
+    ul_run run;
     ul_waiting waiting;
     ul_fault fault;     /* for UL_STEP_FAULT */
     size_t wanted;      /* for UL_STEP_SCRATCH */
@@ -55,6 +68,69 @@ static inline ul_step ul_read_text(ul_walk *walk, uint32_t column, int64_t i, ul
     if (column == 0) return UL_STEP_ON;
     const ul_element found = ul_text_at(&walk->chat->columns[column], i, &text->text, &text->n);
     return found == UL_ELEMENT_BROKEN ? ul_step_of(walk, ul_broken(&walk->reader, column)) : UL_STEP_ON;
+}
+
+/* The arrays of one row. */
+typedef struct {
+    int64_t row;          /* in the batch */
+    int64_t base, length; /* its messages there */
+    int64_t first;        /* its first message in the column */
+} ul_row_place;
+
+/* ---- Roles and frames ---- */
+
+/* What stands around the text of a contract message, the quotes of texts included. */
+enum {
+    UL_SYSTEM_FRAME = sizeof "{\"role\":\"system\",\"content\":\"\"}" - 1,
+    UL_USER_FRAME = sizeof "{\"role\":\"user\",\"content\":\"\"}" - 1,
+    UL_ASSISTANT_FRAME = sizeof "{\"role\":\"assistant\",\"content\":\"\"}" - 1,
+    UL_TOOL_FRAME = sizeof "{\"role\":\"tool\",\"call_id\":\"\",\"content\":\"\"}" - 1
+};
+
+static inline unsigned ul_frame_of(unsigned role) {
+    static const uint8_t frames[] = {0, UL_SYSTEM_FRAME, UL_USER_FRAME, UL_ASSISTANT_FRAME, UL_TOOL_FRAME};
+    return frames[role];
+}
+
+static inline ul_role ul_role_of(ul_text text) {
+    switch (text.n) {
+    case 4:
+        if (memcmp(text.text, "user", 4) == 0) return UL_ROLE_USER;
+        return memcmp(text.text, "tool", 4) == 0 ? UL_ROLE_TOOL : UL_ROLE_NONE;
+    case 6:
+        return memcmp(text.text, "system", 6) == 0 ? UL_ROLE_SYSTEM : UL_ROLE_NONE;
+    case 8:
+        return memcmp(text.text, "function", 8) == 0 ? UL_ROLE_TOOL : UL_ROLE_NONE;
+    case 9:
+        if (memcmp(text.text, "assistant", 9) == 0) return UL_ROLE_ASSISTANT;
+        return memcmp(text.text, "developer", 9) == 0 ? UL_ROLE_SYSTEM : UL_ROLE_NONE;
+    default:
+        return UL_ROLE_NONE;
+    }
+}
+
+/* One token for four bytes, rounded up; no message is so long that this overflows. */
+static inline uint64_t ul_tokens_of(uint64_t bytes) {
+    return (bytes + 3) / 4;
+}
+
+/* ---- Many messages together: batch_plain.c ---- */
+
+/* Looks whether the messages of rows [first, last) are plain, and where they end. */
+void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last);
+
+/* Measures a row of plain messages; false, with nothing said, where it has no turn or a fault. */
+bool ul_measure_plain(ul_walk *walk, const ul_row_place *place, const ul_batch *batch);
+
+/* Takes a run of messages, from this one on. */
+void ul_take_run(ul_walk *walk, int64_t first);
+
+/* Whether a message is in the run, or can be brought there. */
+static inline bool ul_in_run(ul_walk *walk, int64_t i) {
+    if ((uint64_t)(i - walk->run.first) < (uint64_t)walk->run.count) return true;
+    if (i >= walk->run_limit) return false;
+    ul_take_run(walk, i);
+    return true;
 }
 
 /* ---- Calls and results: batch_calls.c ---- */

@@ -1,15 +1,6 @@
 /* batch_measure.c: chat messages in columns, measured as the contract messages they map to. */
 #include "batch.h"
 
-enum {
-    SYSTEM_FRAME = sizeof "{\"role\":\"system\",\"content\":}" - 1,
-    USER_FRAME = sizeof "{\"role\":\"user\",\"content\":}" - 1,
-    ASSISTANT_FRAME = sizeof "{\"role\":\"assistant\",\"content\":}" - 1,
-    TOOL_FRAME = sizeof "{\"role\":\"tool\",\"call_id\":\"\",\"content\":}" - 1,
-    QUOTES = 2,
-    NULL_LENGTH = 4
-};
-
 /* ---- One message ---- */
 
 typedef struct {
@@ -21,40 +12,13 @@ typedef struct {
     int64_t call, calls; /* the elements of tool_calls */
 } message;
 
-static bool is_word(ul_text text, const char *word, size_t n) {
-    return text.n == n && memcmp(text.text, word, n) == 0;
-}
-
-#define IS_WORD(text, word) is_word(text, word, sizeof word - 1)
-
-static ul_role role_of(ul_text text) {
-    if (IS_WORD(text, "user")) return UL_ROLE_USER;
-    if (IS_WORD(text, "assistant")) return UL_ROLE_ASSISTANT;
-    if (IS_WORD(text, "tool") || IS_WORD(text, "function")) return UL_ROLE_TOOL;
-    if (IS_WORD(text, "system") || IS_WORD(text, "developer")) return UL_ROLE_SYSTEM;
-    return UL_ROLE_NONE;
-}
-
-static uint64_t frame_of(ul_role role) {
-    switch (role) {
-    case UL_ROLE_SYSTEM:
-        return SYSTEM_FRAME;
-    case UL_ROLE_USER:
-        return USER_FRAME;
-    case UL_ROLE_ASSISTANT:
-        return ASSISTANT_FRAME;
-    default:
-        return TOOL_FRAME;
-    }
-}
-
 static ul_step read_role(ul_walk *walk, int64_t i, message *of) {
     ul_text role;
     const ul_step step = ul_read_text(walk, walk->chat->role, i, &role);
     if (step != UL_STEP_ON) return step;
-    of->role = role.text != NULL ? role_of(role) : UL_ROLE_NONE;
+    of->role = ul_role_of(role);
     of->is_function = role.n == strlen("function");
-    of->bytes = frame_of(of->role);
+    of->bytes = ul_frame_of(of->role);
     return of->role != UL_ROLE_NONE ? UL_STEP_ON : ul_stop_at(walk, UL_FAULT_ROLE);
 }
 
@@ -64,11 +28,13 @@ static ul_step add_content(ul_walk *walk, int64_t i, message *of) {
     if (step != UL_STEP_ON) return step;
     of->has_content = content.text != NULL;
     if (!of->has_content) {
-        of->bytes += NULL_LENGTH;
+        of->bytes += strlen("null") - strlen("\"\"");
         return UL_STEP_ON;
     }
-    const uint64_t escaped = ul_checked_length(walk->reader.measurer, content.text, content.n);
-    of->bytes += escaped + QUOTES;
+    const uint64_t escaped = ul_in_run(walk, i)
+                                 ? walk->run.lengths[i - walk->run.first]
+                                 : ul_checked_length(walk->reader.measurer, content.text, content.n);
+    of->bytes += escaped;
     return escaped != UL_NOT_TEXT ? UL_STEP_ON : ul_stop_at(walk, UL_FAULT_UTF8);
 }
 
@@ -156,16 +122,9 @@ static uint32_t turn_of(turns *so_far, ul_role role, bool merge_users) {
     return so_far->opened;
 }
 
-/* The arrays of one row. */
-typedef struct {
-    int64_t row;          /* in the batch */
-    int64_t base, length; /* its messages there */
-    int64_t first;        /* its first message in the column */
-} row_place;
-
 /* Finds the last fault there may be, and the one that comes before all others: text that is not UTF-8.  A row
  * that is malformed in another way is then known to be text, and can be shown. */
-static ul_step find_worse(ul_walk *walk, const row_place *place, uint32_t *at) {
+static ul_step find_worse(ul_walk *walk, const ul_row_place *place, uint32_t *at) {
     for (int64_t i = 0; i < place->length; i++) {
         uint64_t length = 0;
         switch (ul_add_value(&walk->reader, walk->chat->message, place->first + i, &length)) {
@@ -181,7 +140,7 @@ static ul_step find_worse(ul_walk *walk, const row_place *place, uint32_t *at) {
     return UL_STEP_FAULT;
 }
 
-static void forget_row(const ul_batch *batch, const row_place *place) {
+static void forget_row(const ul_batch *batch, const ul_row_place *place) {
     const size_t n = (size_t)place->length;
     memset(batch->roles + place->base, 0, n * sizeof *batch->roles);
     memset(batch->bytes + place->base, 0, n * sizeof *batch->bytes);
@@ -193,7 +152,8 @@ static void forget_row(const ul_batch *batch, const row_place *place) {
 }
 
 /* Measures the messages of a row, and adds up the tokens of its turns.  `*at` is the message at fault. */
-static ul_step measure_messages(ul_walk *walk, const row_place *place, const ul_batch *batch, uint32_t *at) {
+static ul_step measure_messages(ul_walk *walk, const ul_row_place *place, const ul_batch *batch,
+                                uint32_t *at) {
     turns so_far = {.opened = UL_NO_TURN};
     uint64_t system = 0;
     walk->waiting = (ul_waiting){.legacy = -1};
@@ -208,7 +168,7 @@ static ul_step measure_messages(ul_walk *walk, const row_place *place, const ul_
 
         const uint32_t known = so_far.count;
         const uint32_t turn = turn_of(&so_far, of.role, walk->chat->merge_users != 0);
-        const uint64_t tokens = of.bytes / 4 + (of.bytes % 4 != 0);
+        const uint64_t tokens = ul_tokens_of(of.bytes);
         batch->roles[place->base + i] = (uint8_t)of.role;
         batch->bytes[place->base + i] = of.bytes;
         batch->turns[place->base + i] = turn;
@@ -231,13 +191,14 @@ static ul_step measure_messages(ul_walk *walk, const row_place *place, const ul_
 
 static ul_step measure_row(ul_walk *walk, int64_t row, const ul_batch *batch) {
     const ul_chat *chat = walk->chat;
-    row_place place = {.row = chat->first_row + row};
+    ul_row_place place = {.row = chat->first_row + row};
     int64_t count;
     const ul_element found = ul_row_at(chat, row, &place.first, &count);
     if (found == UL_ELEMENT_BROKEN) return ul_step_of(walk, ul_broken(&walk->reader, chat->list));
     place.base = batch->message_offsets[place.row];
     place.length = batch->message_offsets[place.row + 1] - place.base;
 
+    if (walk->plain && found == UL_ELEMENT_VALUE && ul_measure_plain(walk, &place, batch)) return UL_STEP_ON;
     uint32_t at = 0;
     ul_step step = found == UL_ELEMENT_NULL ? ul_stop_at(walk, UL_FAULT_NULL_ROW)
                                             : measure_messages(walk, &place, batch, &at);
@@ -252,6 +213,7 @@ static ul_step measure_row(ul_walk *walk, int64_t row, const ul_batch *batch) {
 ul_batch_status ul_batch_measure(const ul_chat *chat, const ul_measurer *measurer, int64_t first,
                                  int64_t last, const ul_batch *batch, ul_batch_stop *stop) {
     ul_walk walk = {.chat = chat, .reader = {.columns = chat->columns, .measurer = measurer}};
+    ul_look_ahead(&walk, first, last);
     for (int64_t row = first; row < last; row++) {
         const ul_step step = measure_row(&walk, row, batch);
         if (step == UL_STEP_ON) continue;

@@ -85,7 +85,7 @@ static inline ul_element ul_text_at(const ul_column *column, int64_t i, const ui
     }
     if (found != UL_ELEMENT_VALUE) return found;
     *n = (size_t)count;
-    *text = count > 0 ? column->text + start : (const uint8_t *)"";
+    *text = column->text + start;
     return UL_ELEMENT_VALUE;
 }
 
@@ -141,9 +141,7 @@ static inline ul_value_status ul_broken(ul_column_reader *reader, uint32_t colum
 }
 
 /* The escaped length of text, or UL_NOT_TEXT where it is not UTF-8. */
-static inline uint64_t ul_checked_length(const ul_measurer *measurer, const uint8_t *text, size_t n) {
-    return ul_utf8_check(text, n) < n ? UL_NOT_TEXT : measurer->scanner.text->utf8(text, n);
-}
+uint64_t ul_checked_length(const ul_measurer *measurer, const uint8_t *text, size_t n);
 
 /* Adds the length of one element, with "null" for a null, and of a struct's members that are not null. */
 ul_value_status ul_add_value(ul_column_reader *reader, uint32_t column, int64_t i, uint64_t *length);

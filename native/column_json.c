@@ -3,6 +3,24 @@
 
 #include <math.h>
 
+/* Text is read twice, to check it and to measure it; by pieces of this size the second time finds it in the
+ * cache. */
+#define PIECE 16384
+
+uint64_t ul_checked_length(const ul_measurer *measurer, const uint8_t *text, size_t n) {
+    const ul_text_kernels *kernels = measurer->scanner.text;
+    uint64_t length = 0;
+    while (n > PIECE) {
+        size_t piece = PIECE; /* less where a character would be cut */
+        while (piece > PIECE - 3 && (text[piece] & 0xC0) == 0x80) piece--;
+        if (!kernels->is_utf8(text, piece)) return UL_NOT_TEXT;
+        length += kernels->utf8(text, piece);
+        text += piece;
+        n -= piece;
+    }
+    return kernels->is_utf8(text, n) ? length + kernels->utf8(text, n) : UL_NOT_TEXT;
+}
+
 static ul_value_status add_text(ul_column_reader *reader, uint32_t column, int64_t i, uint64_t *length) {
     const uint8_t *text;
     size_t n;

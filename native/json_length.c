@@ -41,7 +41,8 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
     return length;
 }
 
-const ul_text_kernels ul_scalar_kernels = {"scalar", utf8_length, latin1_length, ucs2_length, ucs4_length};
+const ul_text_kernels ul_scalar_kernels = {"scalar",    utf8_length, latin1_length, ucs2_length,
+                                           ucs4_length, ul_is_utf8,  NULL};
 
 #if defined(UL_HAVE_AVX2)
 /* The processor has the instructions and the system saves the registers they use. */

@@ -6,9 +6,9 @@
  * interest, only their sum; that is why the packing instructions may interleave as they like.
  *
  * Costs are kept negative, as comparisons deliver them (-1 where true), and taken away from a sum. */
+#include "avx2.h"
 #include "json_length_internal.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 typedef __m256i vec;
@@ -18,8 +18,6 @@ typedef __m256i vec;
 
 /* Bytes read ahead of the counting; it nearly doubles the speed on text that is in no cache. */
 #define PREFETCH 4096
-
-#define TWICE(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
 
 static inline vec load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -40,17 +38,11 @@ static inline uint64_t total(vec quads) {
     return (uint64_t)_mm_cvtsi128_si64(_mm_add_epi64(half, _mm_unpackhi_epi64(half, half)));
 }
 
-/* -1 for what becomes two bytes, -5 for what becomes six.
- *
- * The seven bytes with short escapes are recognised by looking up their low four bits and comparing.  Form
- * feed (0x0C) and backslash (0x5C) would share an entry; capping the index at 0x5B moves the backslash, and
- * with it all higher bytes, to the entry that the vertical tab leaves free. */
+/* -1 for what becomes two bytes, -5 for what becomes six. */
 static inline vec escapes(vec x) {
-    const vec named = TWICE(1, 0, '"', 0, 0, 0, 0, 0, '\b', '\t', '\n', '\\', '\f', '\r', 0, 0);
-    const vec index = _mm256_min_epu8(x, _mm256_set1_epi8('\\' - 1));
-    const vec is_named = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(named, index), x);
     const vec is_control = _mm256_cmpeq_epi8(_mm256_min_epu8(x, _mm256_set1_epi8(0x1F)), x);
-    return _mm256_or_si256(is_named, _mm256_and_si256(is_control, _mm256_set1_epi8(-UL_ESCAPE_MAX)));
+    return _mm256_or_si256(ul_short_escapes(x),
+                           _mm256_and_si256(is_control, _mm256_set1_epi8(-UL_ESCAPE_MAX)));
 }
 
 static inline vec byte_cost(vec x, bool latin1) {
@@ -228,4 +220,5 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
     return any(bad) ? UL_NOT_TEXT : n + total(quads) - UL_ESCAPE_MAX * padding;
 }
 
-const ul_text_kernels ul_avx2_kernels = {"avx2", utf8_length, latin1_length, ucs2_length, ucs4_length};
+const ul_text_kernels ul_avx2_kernels = {"avx2",      utf8_length,     latin1_length,   ucs2_length,
+                                         ucs4_length, ul_is_utf8_avx2, ul_utf8_run_avx2};

@@ -26,6 +26,13 @@ extern const ul_text_kernels ul_avx2_kernels;
 extern const ul_text_kernels ul_neon_kernels;
 #endif
 
+/* Kernels that stand in files of their own: utf8.c and utf8_avx2.c. */
+int ul_is_utf8(const uint8_t *text, size_t n);
+#if defined(UL_HAVE_AVX2)
+int ul_is_utf8_avx2(const uint8_t *text, size_t n);
+int ul_utf8_run_avx2(const uint8_t *text, const uint32_t *bounds, size_t n, uint64_t *lengths);
+#endif
+
 /* The most that escaping adds to a unit: `\u0000` for one byte.  It bounds how often byte lanes may be added
  * up, and it is what every NUL of padding has to be taken back by. */
 #define UL_ESCAPE_MAX 5

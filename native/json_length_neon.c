@@ -154,6 +154,7 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
     return any(bad) ? UL_NOT_TEXT : length;
 }
 
-const ul_text_kernels ul_neon_kernels = {"neon", utf8_length, latin1_length, ucs2_length, ucs4_length};
+const ul_text_kernels ul_neon_kernels = {"neon",      utf8_length, latin1_length, ucs2_length,
+                                         ucs4_length, ul_is_utf8,  NULL};
 
 #endif

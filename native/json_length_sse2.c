@@ -194,6 +194,7 @@ static uint64_t ucs4_length(const uint32_t *text, size_t n) {
     return any(bad) ? UL_NOT_TEXT : n + total(quads) - UL_ESCAPE_MAX * padding;
 }
 
-const ul_text_kernels ul_sse2_kernels = {"sse2", utf8_length, latin1_length, ucs2_length, ucs4_length};
+const ul_text_kernels ul_sse2_kernels = {"sse2",      utf8_length, latin1_length, ucs2_length,
+                                         ucs4_length, ul_is_utf8,  NULL};
 
 #endif

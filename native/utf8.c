@@ -1,6 +1,6 @@
 /* utf8.c: where text stops being valid UTF-8. */
 #include "bits.h"
-#include "ullage.h"
+#include "json_length_internal.h"
 
 /* The length of the valid sequence of two to four bytes at the low end of a word, or 0 where there is none.
  *
@@ -35,4 +35,8 @@ size_t ul_utf8_check(const uint8_t *text, size_t n) {
         i += length;
     }
     return n;
+}
+
+int ul_is_utf8(const uint8_t *text, size_t n) {
+    return ul_utf8_check(text, n) == n;
 }

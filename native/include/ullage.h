@@ -25,20 +25,34 @@
 /* Returned for text that has no UTF-8 form: a surrogate code point. */
 #define UL_NOT_TEXT UINT64_MAX
 
-/* One implementation of the four kernels.  `n` counts units, not bytes; no
- * pointer needs alignment beyond its unit's; nothing past unit n - 1 is read.
+/* One implementation of the kernels.  `n` counts units, not bytes; no pointer
+ * needs alignment beyond its unit's; nothing past unit n - 1 is read.
  *
  *   utf8    valid UTF-8, ASCII included; the bytes are not checked
  *   latin1  code points up to U+00FF, one byte each
  *   ucs2    code points up to U+FFFF, two bytes each; UL_NOT_TEXT on a surrogate
  *   ucs4    code points up to U+10FFFF, four bytes each; UL_NOT_TEXT likewise
+ *
+ * And for UTF-8 that nobody has checked:
+ *
+ *   is_utf8   whether all of it is valid, as ul_utf8_check has it: 1 or 0
+ *   utf8_run  the lengths of n texts that stand one behind the other, of which the
+ *             i-th is bytes bounds[i] to bounds[i + 1], with bounds[0] = 0, bounds
+ *             that do not decrease and at most UL_RUN_BYTES in all.  Returns 1, or 0
+ *             where it leaves them, with nothing said, to the other kernels: for
+ *             text that is not UTF-8, and for some that is.  NULL where there is no
+ *             such kernel.
  */
+#define UL_RUN_BYTES 16384
+
 typedef struct {
     const char *name; /* "scalar", "sse2", "avx2" or "neon" */
     uint64_t (*utf8)(const uint8_t *text, size_t n);
     uint64_t (*latin1)(const uint8_t *text, size_t n);
     uint64_t (*ucs2)(const uint16_t *text, size_t n);
     uint64_t (*ucs4)(const uint32_t *text, size_t n);
+    int (*is_utf8)(const uint8_t *text, size_t n);
+    int (*utf8_run)(const uint8_t *text, const uint32_t *bounds, size_t n, uint64_t *lengths);
 } ul_text_kernels;
 
 /* The fastest kernels that this processor runs.  Constant data, valid for the
