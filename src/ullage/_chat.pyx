@@ -6,6 +6,7 @@ message by message, to the readable reader in ullage.formats.openai_chat, which
 measures it to the same figures or names the fault.
 """
 
+cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
@@ -114,6 +115,7 @@ class ChatArrays(NamedTuple):
     turn_stays: bytes
 
 
+@cython.final
 cdef class EncodedChat:
     """One transcript.  Figures are tokens; a price stands for each image, audio or file part."""
 
@@ -192,9 +194,12 @@ cdef class EncodedChat:
         cdef bint has_call_id = False
         cdef uint64_t extra = 0
         cdef uint64_t more
+        cdef Py_ssize_t left
         if not PyDict_CheckExact(<PyObject *>message):
             return False
-        while PyDict_Next(message, &position, &key, &item):
+        left = len(<dict>message)  # spares the call that finds the end
+        while left and PyDict_Next(message, &position, &key, &item):
+            left -= 1
             if not PyUnicode_Check(key):
                 return False
             if is_key(key, b"role", 4):
@@ -276,9 +281,12 @@ cdef class EncodedChat:
         cdef object call_id = None
         cdef uint64_t length = CALL_FRAME
         cdef uint64_t id_bytes, more
+        cdef Py_ssize_t left
         if not PyDict_CheckExact(<PyObject *>call):
             return BAD
-        while PyDict_Next(call, &position, &key, &item):
+        left = len(<dict>call)
+        while left and PyDict_Next(call, &position, &key, &item):
+            left -= 1
             if not PyUnicode_Check(key):
                 return BAD
             if is_key(key, b"id", 2):
@@ -308,7 +316,9 @@ cdef class EncodedChat:
         cdef object arguments = None
         cdef uint64_t length = 0
         cdef uint64_t name_bytes, more
-        while PyDict_Next(function, &position, &key, &item):
+        cdef Py_ssize_t left = len(<dict>function)
+        while left and PyDict_Next(function, &position, &key, &item):
+            left -= 1
             if not PyUnicode_Check(key):
                 return BAD
             if is_key(key, b"name", 4):
