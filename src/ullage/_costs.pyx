@@ -6,6 +6,7 @@ way.  Between a look and a store of the table no Python code runs, so that the i
 out; while a text is encoded, they may do as they like.
 """
 
+cimport cython
 from cpython cimport array
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
@@ -57,6 +58,7 @@ class CacheFigures(NamedTuple):
     evictions: int
 
 
+@cython.final
 cdef class TextCosts:
     """The costs of texts by one encoder."""
 
@@ -204,8 +206,6 @@ cdef class TextCosts:
         cdef int way
         if self.places == NULL or tokens > <uint64_t>0xFFFFFFFF:
             return 0
-        if 4 * self.entries >= 3 * self.buckets * WAYS and self.buckets < self.most_buckets:
-            self._grow()
         oldest = place = self._bucket(digest)
         for way in range(WAYS):
             if place.used and place.digest[0] == digest[0] and place.digest[1] == digest[1]:
@@ -213,6 +213,9 @@ cdef class TextCosts:
             if place.used < oldest.used:
                 oldest = place
             place += 1
+        if oldest.used and self.buckets < self.most_buckets and 8 * self.entries >= 3 * self.buckets * WAYS:
+            self._grow()
+            return self._store(digest, tokens)
         if oldest.used:
             self.evictions += 1
         else:

@@ -5,13 +5,14 @@ Walks the contract's messages and ordinary OpenAI dicts in place.  Whatever is n
 listed, for the readable way (ChatTemplate.message in ullage.exact.template), which comes to the same.
 """
 
+cimport cython
 from cpython cimport array
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from ullage._core cimport slot, slot_offset, value_length
+from ullage._core cimport ASSISTANT, NO_MESSAGE, SYSTEM, TOOL, USER, Role, slot, slot_offset, value_length
 from ullage.native cimport UL_NOT_TEXT, ul_utf8_length_latin1, ul_utf8_length_ucs2, ul_utf8_length_ucs4
 
 from array import array as new_array
@@ -76,6 +77,21 @@ cdef inline bint is_key(PyObject *key, const char *name, Py_ssize_t n) noexcept:
     )
 
 
+cdef inline Role role_of(PyObject *text) noexcept:
+    """The role that a text names; NO_MESSAGE for any that is not ordinary."""
+    if not PyUnicode_CheckExact(text):
+        return NO_MESSAGE
+    if is_key(text, b"user", 4):
+        return USER
+    if is_key(text, b"assistant", 9):
+        return ASSISTANT
+    if is_key(text, b"tool", 4):
+        return TOOL
+    if is_key(text, b"system", 6) or is_key(text, b"developer", 9):
+        return SYSTEM
+    return NO_MESSAGE
+
+
 cdef inline bint is_plain(PyObject *text) noexcept:
     """Whether an id or a name is plainly not blank."""
     return (
@@ -89,6 +105,7 @@ cdef inline bint is_nothing(PyObject *value) noexcept:
     return value == Py_None or (PyList_CheckExact(value) and PyList_GET_SIZE(value) == 0)
 
 
+@cython.final
 cdef class Texts:
     """What a template sets of each of some messages."""
 
@@ -241,6 +258,7 @@ cdef class Texts:
         cdef object name = None
         cdef object calls = None
         cdef object call_id = None
+        cdef Role kind
         while PyDict_Next(message, &position, &key, &item):
             if not PyUnicode_Check(key):
                 return False
@@ -256,33 +274,26 @@ cdef class Texts:
                 call_id = <object>item
             elif not is_nothing(item):
                 return False
-        if not is_plain(<PyObject *>role) or not self._add(role):
+        kind = role_of(<PyObject *>role)
+        if kind == NO_MESSAGE or not self._add(role):
             return False
         if name is not None:
             if not is_plain(<PyObject *>name) or not self._add(name):
                 return False
             self.row_fixed += self.name_tokens
-        return self._chat_texts(role, content, calls, call_id)
-
-    cdef bint _chat_texts(self, object role, object content, object calls, object call_id) except -1:
-        cdef PyObject *text = <PyObject *>role
-        cdef bint asks = False
-        if is_key(text, b"tool", 4):
+        if kind == TOOL:
             if not is_plain(<PyObject *>call_id) or not self._add(call_id):
                 return False
         elif call_id is not None:
             return False
-        elif is_key(text, b"assistant", 9):
+        if calls is not None:
+            if kind != ASSISTANT:
+                return False
             if not is_nothing(<PyObject *>calls):
-                asks = True
                 if not self._chat_calls(calls):
                     return False
-        elif not is_key(text, b"user", 4) and not is_key(text, b"system", 6) and not is_key(text, b"developer", 9):
-            return False
-        if calls is not None and not asks and not is_key(text, b"assistant", 9):
-            return False
-        if content is None:
-            return asks
+                if content is None:
+                    return True
         if PyList_CheckExact(<PyObject *>content):
             content = joined_parts(<list>content)
         return self._add(content)
