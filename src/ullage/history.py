@@ -81,7 +81,7 @@ class ProjectionGroup(Wire, frozen=True):
     messages: tuple[Message, ...]
 
 
-class ProjectedTurn(Wire, frozen=True):
+class ProjectedTurn(Wire, frozen=True, gc=False):
     """One turn of the log."""
 
     turn_id: str
@@ -90,7 +90,7 @@ class ProjectedTurn(Wire, frozen=True):
     missing_complete_reply: bool
 
 
-class OmittedEvent(Wire, frozen=True):
+class OmittedEvent(Wire, frozen=True, gc=False):
     """An event that gave no message."""
 
     event_id: str

@@ -74,7 +74,7 @@ def _without_null(data: dict[str, Any], name: str) -> dict[str, Any]:
     return data
 
 
-class ContextTokenBreakdown(Wire, frozen=True):
+class ContextTokenBreakdown(Wire, frozen=True, gc=False):
     """Tokens of the four parts of a request."""
 
     system: int
@@ -102,7 +102,7 @@ class ContextTokenBreakdown(Wire, frozen=True):
         return total
 
 
-class ContextTokenCount(Wire, frozen=True):
+class ContextTokenCount(Wire, frozen=True, gc=False):
     """A counter's answer: for which target, by which method, with what evidence."""
 
     target: ContextTarget
@@ -111,7 +111,7 @@ class ContextTokenCount(Wire, frozen=True):
     tokens: ContextTokenBreakdown
 
 
-class ContextCountAttempt(Wire, frozen=True):
+class ContextCountAttempt(Wire, frozen=True, gc=False):
     """One candidate counted.  ``total_reserved`` is its tokens with output reserve and safety margin."""
 
     removed_turns: int
@@ -119,7 +119,7 @@ class ContextCountAttempt(Wire, frozen=True):
     total_reserved: int
 
 
-class ContextTurnSelection(Wire, frozen=True):
+class ContextTurnSelection(Wire, frozen=True, gc=False):
     """What became of a turn.  ``protected`` means that it was pinned."""
 
     turn_id: str

@@ -15,7 +15,11 @@ _VALUE_FIELDS = frozenset({"arguments", "parameters", "schema", "artifact", "pay
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """A frozen record with one JSON form: compact, UTF-8, fields in their order."""
+    """A frozen record with one JSON form: compact, UTF-8, fields in their order.
+
+    Types that come by the hundred and hold only texts and numbers, so that they
+    cannot be part of a cycle, say ``gc=False`` and cost the collector nothing.
+    """
 
     omit_when_empty: ClassVar[tuple[str, ...]] = ()  # fields left out of the JSON where they hold None or ()
     json_values: ClassVar[tuple[str, ...]] = ()  # fields that hold any JSON value
