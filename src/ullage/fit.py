@@ -26,15 +26,12 @@ from .contract import (
 from .counters import ByteHeuristicCounter
 from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
 from .errors import CounterOverflow, InvalidContext, JsonValueError, ResourceLimit, UnverifiedCount
-from .formats.openai_chat import ChatMessage, check_tools, read_message, read_tools
+from .formats.openai_chat import check_tools, constraint_with_extra, read_message, read_tools, with_extra
 from .messages import (
-    Constraint,
     GenerationRequest,
     Message,
-    NativeTools,
-    TextConstraint,
     SystemMessage,
-    ToolDefinition,
+    TextConstraint,
 )
 from .narrow import HistoryShare, ThresholdSource, narrow_budget
 from .report import (
@@ -298,7 +295,7 @@ class _Fitting:
         else:
             figures = [token_figure(counter.message_tokens(item), "message_tokens") for item in messages]
             self.chat.weigh(self.image_tokens, figures)
-            whole = _constraint_with_extra(self.constraint, self.extra)
+            whole = constraint_with_extra(self.constraint, self.extra)
             constraint = token_figure(counter.constraint_tokens(whole), "constraint_tokens")
         template = token_figure(counter.template_tokens, "template_tokens")
         return constraint, template, counter.method, counter.evidence
@@ -306,11 +303,11 @@ class _Fitting:
     def _contract_messages(self) -> list[Message]:
         """The messages as the contract has them, what has no place there appended to their text."""
         read = [read_message(item, f"messages[{i}]") for i, item in enumerate(self.chat.messages)]
-        return [_with_extra(message) for message in read]
+        return [with_extra(message) for message in read]
 
     def _run_counting(self, counter: ContextTokenCounter) -> FitResult[Any]:
         messages = self._contract_messages()
-        constraint = _constraint_with_extra(self.constraint, self.extra)
+        constraint = constraint_with_extra(self.constraint, self.extra)
 
         def count_kept(kept: Sequence[int]) -> ContextTokenCount:
             request = GenerationRequest(tuple([messages[i] for i in kept]), constraint)
@@ -421,18 +418,3 @@ class _Fitting:
                 f"{self.budget.window_tokens:,}; pinned turns count as history"
             )
         return error
-
-
-def _with_extra(read: ChatMessage) -> Message:
-    if not read.extra:
-        return read.message
-    return msgspec.structs.replace(read.message, content=(read.message.content or "") + read.extra)
-
-
-def _constraint_with_extra(constraint: Constraint, extra: str) -> Constraint:
-    if not extra:
-        return constraint
-    if not isinstance(constraint, NativeTools):  # only tools that the provider runs
-        return NativeTools((ToolDefinition("provider", extra, {}),))
-    *others, last = constraint.tools
-    return NativeTools((*others, msgspec.structs.replace(last, description=last.description + extra)))

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from .. import canonical
 from ..blank import is_blank
 from ..errors import DecodeError, InvalidShape, JsonValueError, TranscriptError
@@ -40,6 +42,19 @@ PRICED_PARTS = frozenset(
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
+class Sent(NamedTuple):
+    """What a chat message says in other words than the contract message it maps to.
+
+    For counters that count what the provider is sent (``chat_tokens`` in
+    ullage.counting); null and empty members are not in it.
+    """
+
+    role: str | None = None  # as it is written, where that is another one
+    name: str | None = None
+    arguments: tuple[str, ...] = ()  # of each call, as they are written
+    others: tuple[str, ...] = ()  # the text, or else the JSON, of each member or part with no place elsewhere
+
+
 class ChatMessage(NamedTuple):
     """A chat message as the contract sees it."""
 
@@ -50,6 +65,7 @@ class ChatMessage(NamedTuple):
     raw: bool  # whether arguments count as raw text
     asks: tuple[str, ...]  # ids of the calls it makes
     answers: tuple[str, ...]  # ids of the calls it answers
+    sent: Sent | None = None  # None where the message says it all
 
 
 def read_message(item: Any, path: str) -> ChatMessage:
@@ -112,6 +128,9 @@ class _Reader:
         self.raw = False
         self.asks: list[str] = []
         self.answers: list[str] = []
+        self.name: str | None = None
+        self.arguments: list[str] = []
+        self.others: list[str] = []
 
     def read(self) -> ChatMessage:
         role = self.fields.pop("role", None)
@@ -129,7 +148,11 @@ class _Reader:
             text = self._required(content)
             message = UserMessage(text) if role == "user" else SystemMessage(text)
         for key, item in self.fields.items():
-            self._add_member(key, item, self.path)
+            if key == "name" and isinstance(item, str):
+                self.name = item
+                self._add_extra(key, item, self.path)
+            else:
+                self._add_member(key, item, self.path)
         return ChatMessage(
             message,
             "".join(self.extra),
@@ -138,6 +161,12 @@ class _Reader:
             self.raw,
             tuple(self.asks),
             tuple(self.answers),
+            Sent(
+                role if role in ("developer", "function") else None,
+                self.name,
+                tuple(self.arguments),
+                tuple(self.others),
+            ),
         )
 
     def _required(self, content: str | None) -> str:
@@ -145,8 +174,13 @@ class _Reader:
             raise TranscriptError("a message of this role needs content", f"{self.path}.content")
         return content
 
-    def _add_member(self, key: Any, item: Any, path: str) -> None:
+    def _add_extra(self, key: Any, item: Any, path: str) -> None:
         self.extra.append(f",{_json({key: item}, path)[1:-1]}")
+
+    def _add_member(self, key: Any, item: Any, path: str) -> None:
+        self._add_extra(key, item, path)
+        if item is not None and item not in ("", [], {}):
+            self.others.append(item if isinstance(item, str) else _json(item, path))
 
     # -- content
 
@@ -183,6 +217,7 @@ class _Reader:
                 self._id(call_id, f"{path}.toolCallId")
             )
         self.extra.append(f",{_json(part, path)}")
+        self.others.append(self.extra[-1][1:])
         return ""
 
     # -- calls and results
@@ -233,7 +268,8 @@ class _Reader:
     def _arguments(self, arguments: Any, path: str) -> Any:
         if arguments is None:
             arguments = ""
-        _json(arguments, path)
+        text = _json(arguments, path)
+        self.arguments.append(arguments if isinstance(arguments, str) else text)
         if isinstance(arguments, str):
             try:
                 parsed = canonical.parse(arguments)
@@ -316,6 +352,23 @@ def _read_tool(tool: Any, path: str) -> tuple[ToolDefinition | None, dict[str, A
     known = ("type", "name", "description", "parameters")
     rest = around | {key: item for key, item in function.items() if key not in known}
     return ToolDefinition(name, description or "", function.get("parameters", {})), rest, path
+
+
+def with_extra(read: ChatMessage) -> Message:
+    """The contract message, what has no place in it appended to its text."""
+    if not read.extra:
+        return read.message
+    return replace(read.message, content=(read.message.content or "") + read.extra)
+
+
+def constraint_with_extra(constraint: Constraint, extra: str) -> Constraint:
+    """The constraint, what has no place in it appended to the description of its last tool."""
+    if not extra:
+        return constraint
+    if not isinstance(constraint, NativeTools):  # only tools that the provider runs
+        return NativeTools((ToolDefinition("provider", extra, {}),))
+    *others, last = constraint.tools
+    return NativeTools((*others, replace(last, description=last.description + extra)))
 
 
 def check_tools(tools: Sequence[Any]) -> None:
