@@ -138,11 +138,25 @@ def test_a_fault_is_the_same_fault_either_way(chat: list[Any], room: int) -> Non
     assert expected[0] != "error" or issubclass(expected[1], ullage.UllageError)
 
 
+class OfMessages(reference.ByteHeuristicCounter, frozen=True):
+    """A counter that is asked about the contract's messages, as any but the byte heuristic is."""
+
+    def message_tokens(self, message: ullage.Message) -> int:
+        return super().message_tokens(message)
+
+
+@given(chats())
+def test_the_byte_heuristic_of_either_engine_gives_the_same_report(chat: list[dict[str, Any]]) -> None:
+    settings: dict[str, Any] = {"window_tokens": 10_000, "output_reserve": 10}
+    plain = fitted(chat, counter=reference.ByteHeuristicCounter(), **settings)
+    assert plain[:2] == fitted(chat, **settings)[:2]
+
+
 @given(chats(), st.integers(0, 3000))
 def test_counting_every_candidate_anew_gives_the_same_report(chat: list[dict[str, Any]], room: int) -> None:
     """A counter of whole requests is given the contract's messages, extra bytes and all."""
     settings: dict[str, Any] = {"window_tokens": 50 + room, "output_reserve": 10}
-    counter = reference.ByteHeuristicCounter()
+    counter = OfMessages()
     anew = fitted(chat, counter=Whole(counter), **settings)
     assert anew[:2] == fitted(chat, counter=counter, **settings)[:2]
 

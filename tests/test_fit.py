@@ -277,3 +277,36 @@ def test_an_old_function_call_is_paired_by_its_name() -> None:
     down_to(chat, [3])
     with pytest.raises(TranscriptError, match="answers no call"):
         ullage.fit([user(), answer], **ROOMY)
+
+
+def test_blocks_of_another_format_are_refused_not_parted() -> None:
+    chat = [
+        {"role": "user", "content": "weather? " * 50},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]},
+    ]
+    with pytest.raises(ullage.TranscriptError, match="tool_use block") as told:
+        ullage.fit(chat, window_tokens=250, output_reserve=100)
+    assert told.value.path == "messages[1].content[0]"
+
+
+def test_a_tool_message_needs_to_say_which_call_it_answers() -> None:
+    part = {"type": "text", "text": "x", "cache_control": {"type": "e"}}
+    chat = [{"role": "user", "content": "q"}, {"role": "tool", "content": [part]}]
+    with pytest.raises(ullage.TranscriptError, match="needs tool_call_id"):
+        ullage.fit(chat, window_tokens=1000, output_reserve=100)
+
+
+def test_hard_mode_says_why_an_estimate_is_refused() -> None:
+    mode = ullage.TokenBudgetMode.HARD
+    with pytest.raises(ullage.UnverifiedCount) as told:
+        ullage.fit([{"role": "user", "content": "q"}], window_tokens=1000, output_reserve=100, mode=mode)
+    assert "Hard mode takes verified upper bounds only" in told.value.__notes__[0]
+
+
+@pytest.mark.parametrize("counter", [5, "x", ullage.ByteHeuristicCounter, lambda messages: 1])
+def test_what_is_no_counter_is_refused_by_name(counter: Any) -> None:
+    with pytest.raises(TypeError, match="a counter has message_tokens or count"):
+        ullage.fit(
+            [{"role": "user", "content": "q"}], window_tokens=1000, output_reserve=100, counter=counter
+        )

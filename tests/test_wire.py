@@ -381,3 +381,28 @@ def test_every_recorded_report_is_written_as_it_was_read() -> None:
             seen += 1
             assert cls.from_json(data).to_json() == data
     assert seen > 300
+
+
+def test_many_repeated_keys_inside_values_are_read_in_one_walk() -> None:
+    """Each costs a step, not a search through the whole value: this would take minutes otherwise."""
+    calls = b",".join(b'{"id":"c%d","name":"f","arguments":{"a":1,"a":2}}' % i for i in range(20_000))
+    text = b'{"messages":[{"role":"assistant","content":null,"tool_calls":[' + calls + b"]}]}"
+    request = ullage.GenerationRequest.from_json(text)
+    assert request.messages[0].tool_calls[-1].arguments == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ullage.ContextBudget(1000, 10, mode="Hard"),
+        lambda: ullage.ContextBudget(1000, 10, output_evidence="Estimate"),
+        lambda: ullage.ProjectedTurn("t", "Open", None, False),
+        lambda: ullage.ProjectionGroup("t", "User", ("e",), ()),
+        lambda: ullage.fit(
+            [{"role": "user", "content": "x"}], window_tokens=99, output_reserve=9, mode="Hard"
+        ),
+    ],
+)
+def test_the_name_of_an_enum_member_does_not_stand_for_it(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be one of|TokenBudgetMode"):
+        make()

@@ -30,7 +30,7 @@ from ullage.native cimport (
 from typing import NamedTuple
 
 from ullage._core import message_length
-from ullage.canonical import located
+from ullage.canonical import located, shown
 from ullage.errors import CounterOverflow, JsonValueError, TranscriptError
 from ullage.formats.openai_chat import read_message
 from ullage.messages import AssistantMessage, SystemMessage, ToolMessage
@@ -176,8 +176,10 @@ cdef class EncodedChat:
                 self._read(i)
             self.total_bytes += self.bytes[i]
         if self.pending:
+            waiting = ", ".join(sorted(map(shown, self.pending))[:8])
             raise TranscriptError(
-                "the transcript ends before every tool call has its result", f"messages[{len(self.messages) - 1}]"
+                f"the transcript ends before every tool call has its result ({waiting})",
+                f"messages[{len(self.messages) - 1}]",
             )
         return 0
 
@@ -376,14 +378,14 @@ cdef class EncodedChat:
         self.raw = self.raw or read.raw
         for call_id in read.answers:
             if call_id not in self.pending:
-                raise TranscriptError(f"the result {call_id!r} answers no call that is waiting for one", path)
+                raise TranscriptError(f"the result {shown(call_id)} answers no call that is waiting for one", path)
             self.pending.remove(call_id)
         if role != TOOL and PySet_GET_SIZE(self.pending):
-            waiting = ", ".join(sorted(map(repr, self.pending)))
+            waiting = ", ".join(sorted(map(shown, self.pending))[:8])
             raise TranscriptError(f"a message stands between a tool call and its result ({waiting})", path)
         for call_id in read.asks:
             if call_id in self.pending:
-                raise TranscriptError(f"the call id {call_id!r} is used twice in one message", path)
+                raise TranscriptError(f"the call id {shown(call_id)} is used twice in one message", path)
             self.pending.add(call_id)
         return 0
 

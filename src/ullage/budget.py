@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from .wire import Wire, check_u64
+from .wire import Wire, check_member, check_u64
 
 __all__ = ["ContextBudget", "ContextBuildLimits", "ContextTarget", "TokenBoundEvidence", "TokenBudgetMode"]
 
@@ -33,7 +33,8 @@ class ContextTarget(Wire, frozen=True):
 class ContextBudget(Wire, frozen=True):
     """A context window in tokens and what must stay free in it.
 
-    Figures are unsigned 64-bit; a value outside is a ValueError at construction.
+    Figures are unsigned 64-bit; a value outside is a ValueError at construction, a mode or evidence that is
+    not a member of its enum a TypeError.
     """
 
     window_tokens: int
@@ -49,6 +50,8 @@ class ContextBudget(Wire, frozen=True):
             output_reserve=self.output_reserve,
             safety_margin=self.safety_margin,
         )
+        check_member("ContextBudget", "output_evidence", self.output_evidence, TokenBoundEvidence)
+        check_member("ContextBudget", "mode", self.mode, TokenBudgetMode)
 
 
 class ContextBuildLimits(Wire, frozen=True):

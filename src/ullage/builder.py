@@ -15,7 +15,7 @@ from .contract import (
     does_not_fit,
 )
 from .counters import ByteHeuristicCounter
-from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
+from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, check_counter, is_additive, token_figure
 from .messages import GenerationRequest
 from .report import BuiltContext, ContextBuildInput, ContextTokenBreakdown, ContextTokenCount
 
@@ -38,6 +38,7 @@ class CanonicalContextBuilder:
         Raises ContextBuildError (its subclasses say why), or JsonValueError for
         a value in the input that has no JSON form; never gives part of a request.
         """
+        check_counter(counter)
         encoded = _build.encode(input)
         if encoded is None:
             check_input(input)

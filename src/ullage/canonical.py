@@ -138,6 +138,15 @@ def fields(struct: msgspec.Struct) -> list[tuple[str, Any]]:
     return members
 
 
+def shown(value: object) -> str:
+    """A value in an error's text: its repr, or as much of it as a reader wants."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of thousands of digits, or an object that cannot tell
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def key_path(key: str) -> str:
     """How a member is written in a path."""
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"

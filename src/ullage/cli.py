@@ -24,6 +24,7 @@ from .archive.plan import Plan
 from .archive.row import RowStatus
 from .archive.sessions import is_journal, rebudget_session, rebudget_sessions
 from .archive.text import fitted_text, summary_text
+from .canonical import U64_MAX, shown
 from .errors import InvalidContext, JournalError
 from .journal import read_sessions
 
@@ -178,8 +179,10 @@ def _threshold(text: str) -> float:
 
 
 def _tokens(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 19:
-        raise argparse.ArgumentTypeError(f"a number of tokens is expected, in digits, not {text!r}")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > U64_MAX:
+        raise argparse.ArgumentTypeError(
+            f"a number of tokens is expected, in digits alone as in 128000, not {shown(text)}"
+        )
     return int(text)
 
 

@@ -13,8 +13,15 @@ from typing import Any, Protocol
 from . import canonical
 from .blank import is_blank
 from .budget import ContextBudget, ContextTarget, TokenBoundEvidence, TokenBudgetMode
-from .canonical import U64_MAX
-from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, count_additively, is_additive
+from .canonical import U64_MAX, shown
+from .counting import (
+    AdditiveTokenCounter,
+    ContextTokenCounter,
+    ask,
+    check_counter,
+    count_additively,
+    is_additive,
+)
 from .errors import (
     ContextBuildError,
     CounterFailed,
@@ -215,15 +222,29 @@ def checked_count(count: Any, target: ContextTarget, budget: ContextBudget) -> C
         raise CounterFailed(f"count gave a {type(count).__name__}, not a ContextTokenCount")
     check_evidence(count.method, count.evidence, budget)
     if count.target != target:
-        raise UnverifiedCount
+        raise _unverified(f"the count is for {shown(count.target)}, the request for {shown(target)}")
     return count
 
 
 def check_evidence(method: str, evidence: TokenBoundEvidence, budget: ContextBudget) -> None:
     """Raise UnverifiedCount for a blank method, or for an estimate in Hard mode."""
-    hard = budget.mode is TokenBudgetMode.HARD
-    if is_blank(method) or (hard and evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND):
-        raise UnverifiedCount
+    if not isinstance(method, str) or not isinstance(evidence, TokenBoundEvidence):
+        raise CounterFailed(
+            f"the counter gave {shown(method)} as its method and {shown(evidence)} as its evidence"
+        )
+    if is_blank(method):
+        raise _unverified("the counter names no method")
+    if budget.mode is TokenBudgetMode.HARD and evidence is not TokenBoundEvidence.VERIFIED_UPPER_BOUND:
+        raise _unverified(
+            f"Hard mode takes verified upper bounds only, and {method} is an estimate: use Soft mode with a "
+            "safety margin, or a counter whose evidence is VERIFIED_UPPER_BOUND"
+        )
+
+
+def _unverified(note: str) -> UnverifiedCount:
+    error = UnverifiedCount()
+    error.add_note(note)
+    return error
 
 
 def build_by_counting(
@@ -236,6 +257,8 @@ def build_by_counting(
 
     def retained(removed: int) -> dict[str, bool]:
         return dict.fromkeys(turn_ids, True) | dict.fromkeys(removable[:removed], False)
+
+    check_counter(counter)
 
     def count(removed: int) -> ContextTokenCount:
         request = candidate(input, retained(removed))

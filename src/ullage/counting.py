@@ -72,6 +72,14 @@ def is_additive(counter: object) -> bool:
     return hasattr(counter, "message_tokens")
 
 
+def check_counter(counter: object) -> None:
+    """Raise TypeError for what is no counter: a class, a text, anything without the methods."""
+    counts = isinstance(counter, ContextTokenCounter) and not isinstance(counter, (str, bytes))
+    if isinstance(counter, type) or not (is_additive(counter) or counts):
+        hint = "; make an instance of it" if isinstance(counter, type) else ""
+        raise TypeError(f"a counter has message_tokens or count, {canonical.shown(counter)} is none{hint}")
+
+
 def count_additively(
     counter: AdditiveTokenCounter, target: ContextTarget, request: GenerationRequest
 ) -> ContextTokenCount:
@@ -138,3 +146,19 @@ class ByteHeuristic(msgspec.Struct, frozen=True):
         except JsonValueError:
             canonical.write(request)  # raises the same, with the whole path
             raise
+
+
+_ENGINES = ("ullage.counters", "ullage.reference")
+_MEANINGS = frozenset({"_bytes", "message_tokens", "messages_tokens", "constraint_tokens", "count"})
+
+
+def counts_bytes(counter: object) -> bool:
+    """Whether a counter is the byte heuristic of either engine, with no other meaning given by a subclass."""
+    if not isinstance(counter, ByteHeuristic):
+        return False
+    for cls in type(counter).__mro__:
+        if cls.__module__ in _ENGINES:
+            return True
+        if _MEANINGS.intersection(vars(cls)):
+            return False
+    return False

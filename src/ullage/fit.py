@@ -13,7 +13,7 @@ from ._core import json_length
 from ._trim import derive_attempts
 from .blank import is_blank
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence, TokenBudgetMode
-from .canonical import U64_MAX, located
+from .canonical import U64_MAX, located, shown
 from .contract import (
     PROJECTION_VERSION,
     Outcome,
@@ -24,7 +24,15 @@ from .contract import (
     remove_until_fit,
 )
 from .counters import ByteHeuristicCounter
-from .counting import AdditiveTokenCounter, ContextTokenCounter, ask, is_additive, token_figure
+from .counting import (
+    AdditiveTokenCounter,
+    ContextTokenCounter,
+    ask,
+    check_counter,
+    counts_bytes,
+    is_additive,
+    token_figure,
+)
 from .errors import CounterOverflow, InvalidContext, JsonValueError, ResourceLimit, UnverifiedCount
 from .formats.openai_chat import check_tools, constraint_with_extra, read_message, read_tools, with_extra
 from .messages import (
@@ -146,9 +154,15 @@ def fit(
     ContextBuildErrors as the builder does.
     """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"format is one of {', '.join(FORMATS)}, not {format!r}")
+        raise ValueError(f"format is one of {', '.join(FORMATS)}, not {shown(format)}")
     if type(image_tokens) is not int or not 0 <= image_tokens < 2**32:
-        raise ValueError(f"image_tokens must be an integer from 0 to 2**32 - 1, not {image_tokens!r}")
+        raise ValueError(f"image_tokens must be an integer from 0 to 2**32 - 1, not {shown(image_tokens)}")
+    if not isinstance(mode, TokenBudgetMode):
+        raise TypeError(f"mode is TokenBudgetMode.HARD or SOFT, not {shown(mode)}")
+    if not isinstance(limits, ContextBuildLimits | None):
+        raise TypeError(f"limits is a ContextBuildLimits or None, not {shown(limits)}")
+    if counter is not None:
+        check_counter(counter)
     fitting = _Fitting(
         EncodedChat(messages, merge_users),
         tools,
@@ -272,7 +286,7 @@ class _Fitting:
         return self._run_counting(self.counter)  # type: ignore[arg-type]
 
     def _run_additive(self, counter: AdditiveTokenCounter) -> FitResult[Any]:
-        messages = None if type(counter) is ByteHeuristicCounter else self._contract_messages()
+        messages = None if counts_bytes(counter) else self._contract_messages()
         constraint, template, method, evidence = ask(self._weigh, counter, messages)
         self.counted_by = (method, evidence)
         self._check_evidence(method, evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from .messages import Message
-from .wire import Wire, check_u64
+from .wire import Wire, check_member, check_u64
 
 __all__ = [
     "ConversationProjection",
@@ -80,6 +80,10 @@ class ProjectionGroup(Wire, frozen=True):
     source_events: tuple[str, ...]
     messages: tuple[Message, ...]
 
+    def __post_init__(self) -> None:
+        if type(self.kind) is not GroupKind:
+            check_member("ProjectionGroup", "kind", self.kind, GroupKind)
+
 
 class ProjectedTurn(Wire, frozen=True, gc=False):
     """One turn of the log."""
@@ -88,6 +92,10 @@ class ProjectedTurn(Wire, frozen=True, gc=False):
     state: TurnState
     terminal_event: str | None
     missing_complete_reply: bool
+
+    def __post_init__(self) -> None:
+        if type(self.state) is not TurnState:
+            check_member("ProjectedTurn", "state", self.state, TurnState)
 
 
 class OmittedEvent(Wire, frozen=True, gc=False):

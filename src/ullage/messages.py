@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from . import canonical
 from .blank import is_blank
 from .wire import Wire
 
@@ -34,7 +35,7 @@ __all__ = [
 
 def _check_text(owner: object, name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{type(owner).__name__}.{name} must be a str, not {value!r:.80}")
+        raise TypeError(f"{type(owner).__name__}.{name} must be a str, not {canonical.shown(value)}")
 
 
 class ToolCall(Wire, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +49,7 @@ class ToolCall(Wire, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or is_blank(self.id):
-            raise ValueError(f"ToolCall.id must be a text that is not blank, not {self.id!r}")
+            raise ValueError(f"ToolCall.id must be a text that is not blank, not {canonical.shown(self.id)}")
         _check_text(self, "name", self.name)
 
 
@@ -84,7 +85,9 @@ class AssistantMessage(Wire, frozen=True, forbid_unknown_fields=True, tag_field=
         if self.tool_calls != ():
             for call in self.tool_calls:
                 if not isinstance(call, ToolCall):
-                    raise TypeError(f"AssistantMessage.tool_calls must hold ToolCall, not {call!r}")
+                    raise TypeError(
+                        f"AssistantMessage.tool_calls must hold ToolCall, not {canonical.shown(call)}"
+                    )
             msgspec.structs.force_setattr(self, "tool_calls", tuple(self.tool_calls))
 
 

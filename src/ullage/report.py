@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from .budget import ContextBudget, ContextBuildLimits, ContextTarget, TokenBoundEvidence
-from .canonical import U64_MAX
+from .canonical import U64_MAX, shown
 from .errors import TokenOverflow
 from .history import ConversationProjection
 from .messages import Constraint, GenerationRequest, Message, TextConstraint
-from .wire import Wire, check_u64
+from .wire import Wire, check_member, check_u64
 
 __all__ = [
     "BuiltContext",
@@ -54,6 +54,24 @@ class ContextBuildInput(Wire, frozen=True):
     pinned_turns: tuple[str, ...] = ()
     state_version: str | None = None
     limits: ContextBuildLimits = ContextBuildLimits()
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("history", ConversationProjection),
+            ("target", ContextTarget),
+            ("budget", ContextBudget),
+            ("limits", ContextBuildLimits),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                given = shown(getattr(self, name))
+                raise TypeError(f"ContextBuildInput.{name} must be a {kind.__name__}, not {given}")
+        for name in ("system", "pinned_turns"):
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"ContextBuildInput.{name} must be texts in a tuple, not {shown(texts)}")
+        if not isinstance(self.state_version, str | None):
+            given = shown(self.state_version)
+            raise TypeError(f"ContextBuildInput.state_version must be a str or None, not {given}")
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -109,6 +127,15 @@ class ContextTokenCount(Wire, frozen=True, gc=False):
     method: str
     evidence: TokenBoundEvidence
     tokens: ContextTokenBreakdown
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, str):
+            raise TypeError(f"ContextTokenCount.method must be a str, not {shown(self.method)}")
+        check_member("ContextTokenCount", "evidence", self.evidence, TokenBoundEvidence)
+        if not isinstance(self.tokens, ContextTokenBreakdown):
+            raise TypeError(
+                f"ContextTokenCount.tokens must be a ContextTokenBreakdown, not {shown(self.tokens)}"
+            )
 
 
 class ContextCountAttempt(Wire, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -37,9 +38,9 @@ class Wire(msgspec.Struct, frozen=True):
     def from_json(cls, data: bytes | str) -> Self:
         """Read the contract's JSON.  Raises DecodeError naming the path at fault."""
         value, repeats = canonical.parse_with_repeats(data)
-        for repeated in repeats:
-            path = _path_to(repeated, value)
-            if path is not None and not _VALUE_FIELDS.intersection(path):
+        if repeats:
+            path = _first_repeat(value, {id(repeated) for repeated in repeats})
+            if path is not None:
                 raise DecodeError("a field is given twice", _spell(path))
         return cls.from_dict(value)
 
@@ -64,17 +65,18 @@ def _plain(item: Any) -> Any:
     return item
 
 
-def _path_to(wanted: dict[str, Any], value: Any) -> tuple[Any, ...] | None:
-    """The keys and indexes that lead to an object, or None where a later repeat has replaced it."""
+def _first_repeat(value: Any, repeated: set[int]) -> tuple[Any, ...] | None:
+    """The path of an object outside all JSON values that had a repeated key; objects are told by identity."""
     stack: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
     while stack:
         here, path = stack.pop()
-        if here is wanted:
+        if id(here) in repeated:
             return path
         if isinstance(here, dict):
-            stack.extend((item, (*path, key)) for key, item in here.items())
+            inner = [(item, (*path, key)) for key, item in here.items() if key not in _VALUE_FIELDS]
+            stack.extend(reversed(inner))
         elif isinstance(here, list):
-            stack.extend((item, (*path, index)) for index, item in enumerate(here))
+            stack.extend([(item, (*path, index)) for index, item in enumerate(here)][::-1])
     return None
 
 
@@ -89,4 +91,13 @@ def check_u64(owner: str, **values: object) -> None:
     """Raise ValueError naming the first field that is not an unsigned 64-bit integer."""
     for name, value in values.items():
         if type(value) is not int or not 0 <= value <= canonical.U64_MAX:
-            raise ValueError(f"{owner}.{name} must be an integer from 0 to 2**64 - 1, not {value!r}")
+            raise ValueError(
+                f"{owner}.{name} must be an integer from 0 to 2**64 - 1, not {canonical.shown(value)}"
+            )
+
+
+def check_member(owner: str, name: str, value: object, enum: type[Enum]) -> None:
+    """Raise TypeError where a field is not a member of its enum."""
+    if not isinstance(value, enum):
+        allowed = ", ".join(f"{enum.__name__}.{member.name}" for member in enum)
+        raise TypeError(f"{owner}.{name} must be one of {allowed}, not {canonical.shown(value)}")

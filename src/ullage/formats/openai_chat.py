@@ -39,6 +39,9 @@ PRICED_PARTS = frozenset(
 )
 """Content parts that cost a price each: what they hold is not text to the model."""
 
+_LINKED_PARTS = {"tool-call": "assistant", "tool-result": "tool", "tool-approval-response": "tool"}
+"""Parts that make or answer a call, or approve of one, and the role whose messages hold them."""
+
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -128,6 +131,8 @@ class _Reader:
         self.raw = False
         self.asks: list[str] = []
         self.answers: list[str] = []
+        self.role = ""
+        self.linked = False  # whether parts tell which calls the message belongs to
         self.name: str | None = None
         self.arguments: list[str] = []
         self.others: list[str] = []
@@ -136,8 +141,9 @@ class _Reader:
         role = self.fields.pop("role", None)
         if role not in ROLES:
             raise TranscriptError(
-                f"the role is one of {', '.join(ROLES)}, not {role!r:.80}", f"{self.path}.role"
+                f"the role is one of {', '.join(ROLES)}, not {canonical.shown(role)}", f"{self.path}.role"
             )
+        self.role = role
         content = self._content(self.fields.pop("content", None))
         message: Message
         if role == "assistant":
@@ -211,11 +217,18 @@ class _Reader:
             self.parts += 1
             self.priced_path = self.priced_path or path
             return ""
-        call_id = part.get("toolCallId")
-        if isinstance(call_id, str) and kind in ("tool-call", "tool-result"):
-            (self.asks if kind == "tool-call" else self.answers).append(
-                self._id(call_id, f"{path}.toolCallId")
+        if isinstance(kind, str) and kind in ("tool_use", "tool_result"):
+            raise TranscriptError(
+                f"a {kind} block is of another format: OpenAI messages have tool_calls and tool messages",
+                path,
             )
+        if isinstance(kind, str) and kind in _LINKED_PARTS and self.role == _LINKED_PARTS[kind]:
+            self.linked = True
+            call_id = part.get("toolCallId")
+            if isinstance(call_id, str) and kind != "tool-approval-response":
+                (self.asks if kind == "tool-call" else self.answers).append(
+                    self._id(call_id, f"{path}.toolCallId")
+                )
         self.extra.append(f",{_json(part, path)}")
         self.others.append(self.extra[-1][1:])
         return ""
@@ -224,7 +237,7 @@ class _Reader:
 
     def _id(self, value: Any, path: str) -> str:
         if not isinstance(value, str) or is_blank(value):
-            raise TranscriptError(f"an id is a text that is not blank, not {value!r:.80}", path)
+            raise TranscriptError(f"an id is a text that is not blank, not {canonical.shown(value)}", path)
         _json(value, path)
         return value
 
@@ -286,7 +299,7 @@ class _Reader:
         call_id = self.fields.pop(key, None)
         if call_id is not None:
             self.answers = [self._id(call_id, f"{self.path}.{key}")]
-        elif not self.extra:  # no parts that might name their calls
+        elif not self.linked:
             raise TranscriptError(f"a {role} message needs {key}", self.path)
         return ToolMessage(call_id or "", text)
 
