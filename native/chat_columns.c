@@ -42,7 +42,8 @@ static bool is_wanted(const ul_column *columns, uint32_t at, wanted_type wanted)
     case STRUCT:
         return column->type == UL_COLUMN_STRUCT;
     case STRUCT_LIST:
-        return ul_is_list(column->type) && columns[column->child].type == UL_COLUMN_STRUCT;
+        return ul_is_list(column->type) && (columns[column->child].type == UL_COLUMN_STRUCT ||
+                                            columns[column->child].type == UL_COLUMN_NULL);
     default:
         return true;
     }

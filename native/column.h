@@ -91,6 +91,7 @@ static inline ul_element ul_text_at(const ul_column *column, int64_t i, const ui
 
 /* ul_column_struct */
 static inline ul_element ul_struct_at(const ul_column *column, int64_t i) {
+    if (column->type == UL_COLUMN_NULL) return UL_ELEMENT_NULL;
     return ul_is_valid(column->validity, column->offset + i) ? UL_ELEMENT_VALUE : UL_ELEMENT_NULL;
 }
 

@@ -192,7 +192,7 @@ def settings_of_transcripts() -> st.SearchStrategy[dict[str, Any]]:
         st.lists(st.integers(0, 100), min_size=1, max_size=3),
         st.just("m"),
         evidence,
-        st.integers(0, 9),
+        st.integers(1, 9),
     )
     return st.fixed_dictionaries(
         {
