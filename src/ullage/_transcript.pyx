@@ -304,7 +304,7 @@ cdef class Store:
         the first message that may not stand there, and CounterFailed where a turn's tokens pass 2**64 - 1.
         """
         cdef set waiting = set()
-        cdef list others = [] if replace else self.messages
+        cdef list others = [] if replace else None
         cdef list known
         cdef Py_ssize_t count, turns, before
         # From here to the last store: see the top of this file.
