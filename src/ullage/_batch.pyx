@@ -40,6 +40,24 @@ cdef void *_data(object array, int flags) except? NULL:
     return view.buf
 
 
+cdef list _arrays(list kinds):
+    """Arrays of (dtype, length), not set to anything, in one block of memory.
+
+    Pages that nobody has touched are what a batch costs beside its text, and of one
+    large block the system makes fewer and larger ones.
+    """
+    import numpy as np
+
+    arrays = []
+    sizes = [np.dtype(dtype).itemsize * length for dtype, length in kinds]
+    block = np.empty(sum(sizes) + 64 * (len(sizes) + 1), np.uint8)
+    start = -block.ctypes.data % 64
+    for (dtype, _), size in zip(kinds, sizes):
+        arrays.append(block[start : start + size].view(dtype))
+        start += (size + 63) // 64 * 64
+    return arrays
+
+
 # --- measuring -------------------------------------------------------------------
 
 
@@ -57,29 +75,43 @@ cdef unsigned _double_length(void *context, double x) noexcept nogil:
 
 
 cdef class Measures:
-    """The arrays of a batch, as ullage.h describes them."""
+    """The arrays of a batch, as ullage.h describes them; nothing is in them yet."""
 
     cdef ul_batch batch
     cdef readonly object message_offsets, roles, bytes, turns, turn_tokens, turn_stays
     cdef readonly object faults, fault_messages, turn_counts, current_turns, system_tokens, raw_arguments
 
     def __init__(self, message_offsets):
-        import numpy as np
-
         rows = len(message_offsets) - 1
         messages = message_offsets[rows]
         self.message_offsets = message_offsets
-        self.roles = np.zeros(messages, np.uint8)
-        self.bytes = np.zeros(messages, np.uint64)
-        self.turns = np.zeros(messages, np.uint32)
-        self.turn_tokens = np.zeros(messages, np.uint64)
-        self.turn_stays = np.zeros(messages, np.uint8)
-        self.faults = np.zeros(rows, np.uint8)
-        self.fault_messages = np.zeros(rows, np.uint32)
-        self.turn_counts = np.zeros(rows, np.uint32)
-        self.current_turns = np.zeros(rows, np.uint32)
-        self.system_tokens = np.zeros(rows, np.uint64)
-        self.raw_arguments = np.zeros(rows, np.uint8)
+        (
+            self.roles,
+            self.bytes,
+            self.turns,
+            self.turn_tokens,
+            self.turn_stays,
+            self.faults,
+            self.fault_messages,
+            self.turn_counts,
+            self.current_turns,
+            self.system_tokens,
+            self.raw_arguments,
+        ) = _arrays(
+            [
+                ("u1", messages),
+                ("u8", messages),
+                ("u4", messages),
+                ("u8", messages),
+                ("u1", messages),
+                ("u1", rows),
+                ("u4", rows),
+                ("u4", rows),
+                ("u4", rows),
+                ("u8", rows),
+                ("u1", rows),
+            ]
+        )
         cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
         self.batch.message_offsets = <int64_t *>_data(self.message_offsets, flags)
         self.batch.roles = <uint8_t *>_data(self.roles, flags)
@@ -153,15 +185,17 @@ cdef class Outcome:
     cdef readonly object statuses, turns_dropped, messages_dropped, tokens_before, tokens_after, retained
 
     def __init__(self, Measures measures):
-        import numpy as np
-
         rows = len(measures.faults)
-        self.statuses = np.zeros(rows, np.uint8)
-        self.turns_dropped = np.zeros(rows, np.uint32)
-        self.messages_dropped = np.zeros(rows, np.uint32)
-        self.tokens_before = np.zeros(rows, np.uint64)
-        self.tokens_after = np.zeros(rows, np.uint64)
-        self.retained = np.zeros(len(measures.roles), np.bool_)
+        (
+            self.statuses,
+            self.turns_dropped,
+            self.messages_dropped,
+            self.tokens_before,
+            self.tokens_after,
+            self.retained,
+        ) = _arrays(
+            [("u1", rows), ("u4", rows), ("u4", rows), ("u8", rows), ("u8", rows), ("?", len(measures.roles))]
+        )
         cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
         self.outcome.statuses = <uint8_t *>_data(self.statuses, flags)
         self.outcome.turns_dropped = <uint32_t *>_data(self.turns_dropped, flags)

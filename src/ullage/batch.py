@@ -276,15 +276,18 @@ def _measure_messages(
     import numpy as np
 
     first, last = measures.message_offsets[row : row + 2]
+    measures.faults[row] = measures.fault_messages[row] = measures.raw_arguments[row] = 0
     try:
         if messages is None:
             raise BatchError("there is no transcript, but null", row=row)
         chat = EncodedChat(messages, merge_users)
         chat.weigh(image_tokens, None)
     except (BatchError, TranscriptError, JsonValueError) as error:
-        measures.faults[row] = BatchStatus.NULL_ROW if messages is None else BatchStatus.MALFORMED
         at = _MESSAGE.match(getattr(error, "path", ""))
+        measures.faults[row] = BatchStatus.NULL_ROW if messages is None else BatchStatus.MALFORMED
         measures.fault_messages[row] = int(at[1]) if at else 0
+        measures.turn_counts[row] = measures.current_turns[row] = measures.system_tokens[row] = 0
+        measures.roles[first:last] = measures.bytes[first:last] = 0
         measures.turns[first:last] = NO_TURN
         return
     arrays = chat.arrays()
