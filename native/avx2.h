@@ -93,4 +93,55 @@ static inline __m256i ul_vector_faults(__m256i x, __m256i before) {
     return _mm256_xor_si256(must_continue, ul_pair_faults(UL_PLACES_BEFORE(x, before, 1), x));
 }
 
+/* What is known of all blocks of 64 bytes so far. */
+typedef struct {
+    __m256i before; /* the last vector of the block before, unless all of that was ASCII */
+    __m256i faults; /* lanes that are not zero where something is wrong */
+    bool inside;    /* whether a character may go on from the block before */
+    bool ascii;
+} ul_utf8_state;
+
+static inline ul_utf8_state ul_utf8_start(void) {
+    const __m256i zero = _mm256_setzero_si256();
+    return (ul_utf8_state){.before = zero, .faults = zero, .ascii = true};
+}
+
+static inline bool ul_is_sound(const ul_utf8_state *state) {
+    return _mm256_testz_si256(state->faults, state->faults);
+}
+
+/* Takes the next block, of two vectors.  What is ASCII need not be taken, unless it may cut a character. */
+static inline void ul_check_block(__m256i a, __m256i b, bool ascii, ul_utf8_state *state) {
+    const __m256i faults = _mm256_or_si256(ul_vector_faults(a, state->before), ul_vector_faults(b, a));
+    state->faults = _mm256_or_si256(state->faults, faults);
+    state->before = b;
+    state->inside = !ascii;
+    state->ascii = false;
+}
+
+/* ---- Texts that stand one behind the other ---- */
+
+/* Whether no text begins inside a character: then each is valid if all of it together is. */
+static inline bool ul_begin_characters(const uint8_t *text, const uint32_t *bounds, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (bounds[i] < bounds[n] && (text[bounds[i]] & 0xC0) == 0x80) return false;
+    }
+    return true;
+}
+
+/* The lengths of texts of which bytes become two that have a bit in `special`, one word for each block of 64;
+ * `before` is how many there are in all blocks before. */
+static inline void ul_share_out(const uint64_t *special, const uint32_t *before, const uint32_t *bounds,
+                                size_t n, uint64_t *lengths) {
+    uint32_t start = 0, passed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t end = bounds[i + 1], block = end / 64;
+        const uint64_t in_block = special[block] & ((UINT64_C(1) << end % 64) - 1);
+        const uint32_t up_to = before[block] + (uint32_t)_mm_popcnt_u64(in_block);
+        lengths[i] = end - start + up_to - passed;
+        start = end;
+        passed = up_to;
+    }
+}
+
 #endif

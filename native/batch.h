@@ -31,6 +31,8 @@ typedef struct {
     const ul_chat *chat;
     ul_column_reader reader;
     bool plain;        /* whether messages have nothing but role and content, and none of them is null */
+    bool in_order;     /* whether each row's messages follow those of the row before, in column and batch */
+    int64_t shift;     /* then what a message's place in the column is more than that in the batch */
     int64_t run_limit; /* where the messages of all rows end, or 0 where they lie in no order */
     ul_run run;
     ul_waiting waiting;
@@ -116,11 +118,12 @@ static inline uint64_t ul_tokens_of(uint64_t bytes) {
 
 /* ---- Many messages together: batch_plain.c ---- */
 
-/* Looks whether the messages of rows [first, last) are plain, and where they end. */
-void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last);
+/* Looks whether the messages of rows [first, last) are plain, whether they are in order, and where they end. */
+void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last, const ul_batch *batch);
 
-/* Measures a row of plain messages; false, with nothing said, where it has no turn or a fault. */
-bool ul_measure_plain(ul_walk *walk, const ul_row_place *place, const ul_batch *batch);
+/* Measures rows of plain messages up to one that is null, has no turn or is at fault, or up to `last`; returns
+ * where it stopped. */
+int64_t ul_measure_plain(ul_walk *walk, int64_t row, int64_t last, const ul_batch *batch);
 
 /* Takes a run of messages, from this one on. */
 void ul_take_run(ul_walk *walk, int64_t first);

@@ -198,7 +198,6 @@ static ul_step measure_row(ul_walk *walk, int64_t row, const ul_batch *batch) {
     place.base = batch->message_offsets[place.row];
     place.length = batch->message_offsets[place.row + 1] - place.base;
 
-    if (walk->plain && found == UL_ELEMENT_VALUE && ul_measure_plain(walk, &place, batch)) return UL_STEP_ON;
     uint32_t at = 0;
     ul_step step = found == UL_ELEMENT_NULL ? ul_stop_at(walk, UL_FAULT_NULL_ROW)
                                             : measure_messages(walk, &place, batch, &at);
@@ -213,8 +212,10 @@ static ul_step measure_row(ul_walk *walk, int64_t row, const ul_batch *batch) {
 ul_batch_status ul_batch_measure(const ul_chat *chat, const ul_measurer *measurer, int64_t first,
                                  int64_t last, const ul_batch *batch, ul_batch_stop *stop) {
     ul_walk walk = {.chat = chat, .reader = {.columns = chat->columns, .measurer = measurer}};
-    ul_look_ahead(&walk, first, last);
+    ul_look_ahead(&walk, first, last, batch);
     for (int64_t row = first; row < last; row++) {
+        if (walk.plain) row = ul_measure_plain(&walk, row, last, batch);
+        if (row == last) break;
         const ul_step step = measure_row(&walk, row, batch);
         if (step == UL_STEP_ON) continue;
         *stop = (ul_batch_stop){row, walk.reader.broken, walk.wanted};

@@ -27,11 +27,11 @@ static int64_t list_offset(const ul_column *list, int64_t i) {
     return list->type == UL_COLUMN_LIST ? ul_load_i32(list->values, place) : ul_load_i64(list->values, place);
 }
 
-void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last) {
+void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last, const ul_batch *batch) {
     const ul_chat *chat = walk->chat;
     const ul_column *columns = chat->columns, *list = &columns[chat->list];
     int64_t count;
-    walk->plain = false;
+    walk->plain = walk->in_order = false;
     walk->run_limit = 0;
     walk->run.count = 0;
     if (first == last || chat->role == 0 || chat->content == 0) return;
@@ -39,6 +39,10 @@ void ul_look_ahead(ul_walk *walk, int64_t first, int64_t last) {
     const int64_t from = list_offset(list, first), to = list_offset(list, last);
     if (ul_offset_range(from, to, list->extent, &count) != UL_ELEMENT_VALUE) return;
     walk->run_limit = to;
+    /* A null row may span messages that are none of the batch's. */
+    const int64_t *offsets = batch->message_offsets + chat->first_row;
+    walk->shift = from - offsets[first];
+    walk->in_order = offsets[last] - offsets[first] == count;
     walk->plain = !chat->others && all_valid(&columns[chat->message], from, count) &&
                   all_valid(&columns[chat->role], from, count) &&
                   all_valid(&columns[chat->content], from, count);
@@ -77,18 +81,21 @@ static int64_t run_bounds(const ul_column *column, int64_t first, int64_t n, uin
     return decreasing ? 0 : n;
 }
 
+/* Whether texts have offsets of their own: not in views, and not in a dictionary. */
+static bool has_offsets(const ul_column *column) {
+    return column->index_type == UL_COLUMN_OTHER && column->type != UL_COLUMN_STRING_VIEW;
+}
+
 /* Measures texts at once, if they stand one behind the other and the kernel takes them.  Returns how many of
  * the n it took. */
 static int64_t measure_together(const ul_walk *walk, const ul_column *column, int64_t first, int64_t n,
                                 uint64_t *lengths) {
     const ul_text_kernels *kernels = walk->reader.measurer->scanner.text;
     uint32_t bounds[UL_RUN_TEXTS + 1];
-    if (kernels->utf8_run == NULL || column->index_type != UL_COLUMN_OTHER) return 0;
-    if (column->type == UL_COLUMN_STRING_VIEW) return 0;
-    const int64_t taken = run_bounds(column, first, n, bounds);
-    if (taken == 0) return 0;
-    const uint8_t *text = column->text + text_offset(column, first);
-    return kernels->utf8_run(text, bounds, (size_t)taken, lengths) ? taken : 0;
+    if (kernels->utf8_run == NULL || !has_offsets(column)) return 0;
+    n = run_bounds(column, first, n, bounds);
+    if (n == 0) return 0;
+    return kernels->utf8_run(column->text + text_offset(column, first), bounds, (size_t)n, lengths) ? n : 0;
 }
 
 /* Texts of which nothing can be said have no length here; whoever asks for them finds out why. */
@@ -102,33 +109,24 @@ static void measure_apart(const ul_walk *walk, const ul_column *column, int64_t 
     }
 }
 
-/* The roles of messages whose offsets stand one behind the other, each end the next start. */
-static void read_roles(const ul_column *column, int64_t first, int64_t n, uint8_t *roles) {
-    const uint8_t *offsets = (const uint8_t *)column->values + (size_t)(column->offset + first) * 4;
-    int64_t start = ul_load_i32(offsets, 0), size;
+/* The roles of n messages; whether none of them needs a call or is not known. */
+static bool read_roles(const ul_column *column, int64_t first, int64_t n, uint8_t *roles) {
+    uint32_t bounds[UL_RUN_TEXTS + 1];
+    const bool together = has_offsets(column) && run_bounds(column, first, n, bounds) == n;
+    const uint8_t *text = together ? column->text + text_offset(column, first) : NULL;
+    bool plain = true;
     for (int64_t k = 0; k < n; k++) {
-        const int64_t end = ul_load_i32(offsets, k + 1);
-        const bool found = ul_offset_range(start, end, column->extent, &size) == UL_ELEMENT_VALUE;
-        roles[k] = found ? (uint8_t)ul_role_of((ul_text){column->text + start, (size_t)size}) : UL_ROLE_NONE;
-        start = end;
+        ul_text role = {NULL, 0};
+        if (together) role = (ul_text){text + bounds[k], bounds[k + 1] - bounds[k]};
+        else if (ul_text_at(column, first + k, &role.text, &role.n) != UL_ELEMENT_VALUE) role.n = 0;
+        roles[k] = (uint8_t)ul_role_of(role);
+        plain = plain && roles[k] != UL_ROLE_NONE && roles[k] != UL_ROLE_TOOL;
     }
+    return plain;
 }
 
-static void read_roles_apart(const ul_column *column, int64_t first, int64_t n, uint8_t *roles) {
-    for (int64_t k = 0; k < n; k++) {
-        ul_text role;
-        const bool found = ul_text_at(column, first + k, &role.text, &role.n) == UL_ELEMENT_VALUE;
-        roles[k] = found ? (uint8_t)ul_role_of(role) : UL_ROLE_NONE;
-    }
-}
-
-/* How many messages of a run, from the first on, have a length and a role that needs no call. */
-static int64_t count_plain(const ul_run *run) {
-    int64_t k = 0;
-    while (k < run->count && run->roles[k] != UL_ROLE_NONE && run->roles[k] != UL_ROLE_TOOL &&
-           run->lengths[k] != UL_NOT_TEXT)
-        k++;
-    return k;
+static bool is_plain(const ul_run *run, int64_t k) {
+    return run->roles[k] != UL_ROLE_NONE && run->roles[k] != UL_ROLE_TOOL && run->lengths[k] != UL_NOT_TEXT;
 }
 
 void ul_take_run(ul_walk *walk, int64_t first) {
@@ -142,97 +140,102 @@ void ul_take_run(ul_walk *walk, int64_t first) {
     walk->run.first = first;
     walk->run.count = n;
     if (!walk->plain) return;
-    if (roles->type == UL_COLUMN_STRING && roles->index_type == UL_COLUMN_OTHER)
-        read_roles(roles, first, n, walk->run.roles);
-    else read_roles_apart(roles, first, n, walk->run.roles);
-    walk->run.plain = count_plain(&walk->run);
+    walk->run.plain = read_roles(roles, first, n, walk->run.roles) && together > 0 ? n : 0;
+    while (walk->run.plain < n && is_plain(&walk->run, walk->run.plain)) walk->run.plain++;
 }
 
 /* ---- Rows ---- */
 
-/* A row that is being measured: its arrays, and how far that has come. */
+/* Where the measures of the next row go; the pointers of ul_batch from that row on, and apart from one another. */
 typedef struct {
     uint8_t *restrict roles;
     uint64_t *restrict bytes;
     uint32_t *restrict turns;
     uint64_t *restrict turn_tokens;
     uint8_t *restrict turn_stays;
+} places;
+
+/* The turns of a row so far, and the tokens of the one that is open. */
+typedef struct {
     uint32_t opened, count;
-    uint64_t system_tokens, opened_tokens;
+    uint64_t opened_tokens, system_tokens;
     unsigned before;
-} plain_row;
+} turn_state;
 
-static inline void close_turn(plain_row *row) {
-    if (row->opened == UL_NO_TURN) return;
-    row->turn_tokens[row->opened] = row->opened_tokens;
+static inline uint32_t take_system(turn_state *state, const places *to, uint64_t tokens) {
+    state->system_tokens += tokens;
+    if (state->count == 0) return UL_NO_TURN;
+    to->turn_tokens[state->count] = 0;
+    to->turn_stays[state->count] = 1;
+    return state->count++;
 }
 
-static inline uint32_t take_system(plain_row *row, uint64_t tokens) {
-    row->system_tokens += tokens;
-    if (row->count == 0) return UL_NO_TURN;
-    row->turn_tokens[row->count] = 0;
-    row->turn_stays[row->count] = 1;
-    return row->count++;
-}
-
-static inline uint32_t take_other(plain_row *row, uint64_t tokens, bool opens) {
-    if (opens || row->opened == UL_NO_TURN) {
-        close_turn(row);
-        row->opened = row->count++;
-        row->opened_tokens = 0;
-        row->turn_stays[row->opened] = 0;
+static inline uint32_t take_other(turn_state *state, const places *to, uint64_t tokens, bool opens) {
+    if (opens || state->opened == UL_NO_TURN) {
+        if (state->opened != UL_NO_TURN) to->turn_tokens[state->opened] = state->opened_tokens;
+        state->opened = state->count++;
+        state->opened_tokens = 0;
+        to->turn_stays[state->opened] = 0;
     }
-    row->opened_tokens += tokens;
-    return row->opened;
+    state->opened_tokens += tokens;
+    return state->opened;
 }
 
-/* Takes the next n messages. */
-static inline void take_messages(plain_row *row, const uint8_t *restrict roles,
-                                 const uint64_t *restrict lengths, int64_t n, bool merge_users) {
-    plain_row now = *row;
+/* Takes n messages that are in the run from place `at` on; `first` is the number of the first in its row. */
+static inline void take_messages(turn_state *state, const places *to, const ul_run *run, int64_t at,
+                                 int64_t first, int64_t n, bool merge_users) {
+    const uint8_t *restrict roles = run->roles + at;
+    const uint64_t *restrict lengths = run->lengths + at;
+    turn_state now = *state;
     for (int64_t k = 0; k < n; k++) {
         const unsigned role = roles[k];
         const uint64_t length = lengths[k] + ul_frame_of(role), tokens = ul_tokens_of(length);
-        now.roles[k] = (uint8_t)role;
-        now.bytes[k] = length;
-        if (role == UL_ROLE_SYSTEM) now.turns[k] = take_system(&now, tokens);
-        else
-            now.turns[k] =
-                take_other(&now, tokens, role == UL_ROLE_USER && !(merge_users && now.before == role));
+        const bool opens = role == UL_ROLE_USER && !(merge_users && now.before == UL_ROLE_USER);
+        to->roles[first + k] = (uint8_t)role;
+        to->bytes[first + k] = length;
+        to->turns[first + k] =
+            role == UL_ROLE_SYSTEM ? take_system(&now, to, tokens) : take_other(&now, to, tokens, opens);
         now.before = role;
     }
-    now.roles += n;
-    now.bytes += n;
-    now.turns += n;
-    *row = now;
+    *state = now;
 }
 
-bool ul_measure_plain(ul_walk *walk, const ul_row_place *place, const ul_batch *batch) {
-    plain_row row = {
-        .roles = batch->roles + place->base,
-        .bytes = batch->bytes + place->base,
-        .turns = batch->turns + place->base,
-        .turn_tokens = batch->turn_tokens + place->base,
-        .turn_stays = batch->turn_stays + place->base,
-        .opened = UL_NO_TURN,
-    };
-    for (int64_t i = 0; i < place->length;) {
-        if (!ul_in_run(walk, place->first + i)) return false;
-        const int64_t at = place->first + i - walk->run.first;
+/* Measures one row; false, with nothing said, where that is not plain or has no turn. */
+static inline bool measure_plain_row(ul_walk *walk, const ul_batch *batch, int64_t row, int64_t first,
+                                     int64_t base, int64_t length) {
+    const bool merge_users = walk->chat->merge_users != 0;
+    const places to = {batch->roles + base, batch->bytes + base, batch->turns + base,
+                       batch->turn_tokens + base, batch->turn_stays + base};
+    turn_state state = {.opened = UL_NO_TURN};
+    for (int64_t i = 0; i < length;) {
+        if (!ul_in_run(walk, first + i)) return false;
+        const int64_t at = first + i - walk->run.first;
         int64_t n = walk->run.plain - at;
         if (n <= 0) return false;
-        if (n > place->length - i) n = place->length - i;
-        take_messages(&row, walk->run.roles + at, walk->run.lengths + at, n, walk->chat->merge_users != 0);
+        if (n > length - i) n = length - i;
+        take_messages(&state, &to, &walk->run, at, i, n, merge_users);
         i += n;
     }
-    if (row.opened == UL_NO_TURN) return false;
-    close_turn(&row);
-    batch->turn_stays[place->base + row.opened] = 1;
-    batch->turn_counts[place->row] = row.count;
-    batch->current_turns[place->row] = row.opened;
-    batch->system_tokens[place->row] = row.system_tokens;
-    batch->raw_arguments[place->row] = 0;
-    batch->faults[place->row] = UL_FAULT_NONE;
-    batch->fault_messages[place->row] = 0;
+    if (state.opened == UL_NO_TURN) return false;
+    to.turn_tokens[state.opened] = state.opened_tokens;
+    to.turn_stays[state.opened] = 1;
+    batch->turn_counts[row] = state.count;
+    batch->current_turns[row] = state.opened;
+    batch->system_tokens[row] = state.system_tokens;
+    batch->raw_arguments[row] = 0;
+    batch->faults[row] = UL_FAULT_NONE;
+    batch->fault_messages[row] = 0;
     return true;
+}
+
+int64_t ul_measure_plain(ul_walk *walk, int64_t row, int64_t last, const ul_batch *batch) {
+    const ul_batch to = *batch;
+    for (; row < last; row++) {
+        const int64_t at = walk->chat->first_row + row, base = to.message_offsets[at];
+        const int64_t length = to.message_offsets[at + 1] - base;
+        int64_t first = base + walk->shift, count;
+        if (!walk->in_order && ul_row_at(walk->chat, row, &first, &count) != UL_ELEMENT_VALUE) break;
+        if (length == 0 || !measure_plain_row(walk, &to, at, first, base, length)) break;
+    }
+    return row;
 }
