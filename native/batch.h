@@ -116,6 +116,28 @@ static inline uint64_t ul_tokens_of(uint64_t bytes) {
     return (bytes + 3) / 4;
 }
 
+/* ---- Turns ---- */
+
+typedef struct {
+    uint32_t opened; /* the turn that is open, or UL_NO_TURN */
+    uint32_t count;
+    unsigned before; /* the role of the message before */
+    bool merge_users;
+} ul_turns;
+
+static inline ul_turns ul_turns_start(const ul_walk *walk) {
+    return (ul_turns){.opened = UL_NO_TURN, .merge_users = walk->chat->merge_users != 0};
+}
+
+/* The turn of the next message. */
+static inline uint32_t ul_turn_of(ul_turns *turns, unsigned role) {
+    const bool goes_on = turns->merge_users && turns->before == UL_ROLE_USER;
+    turns->before = role;
+    if (role == UL_ROLE_SYSTEM) return turns->count == 0 ? UL_NO_TURN : turns->count++;
+    if (turns->opened == UL_NO_TURN || (role == UL_ROLE_USER && !goes_on)) turns->opened = turns->count++;
+    return turns->opened;
+}
+
 /* ---- Many messages together: batch_plain.c ---- */
 
 /* Looks whether the messages of rows [first, last) are plain, whether they are in order, and where they end. */

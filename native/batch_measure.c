@@ -106,22 +106,6 @@ static ul_step pair(ul_walk *walk, int64_t i, const message *of) {
 
 /* ---- One row ---- */
 
-typedef struct {
-    uint32_t opened; /* the turn that is open, or UL_NO_TURN */
-    uint32_t count;
-    ul_role before;
-} turns;
-
-/* The turn of the next message. */
-static uint32_t turn_of(turns *so_far, ul_role role, bool merge_users) {
-    const ul_role before = so_far->before;
-    so_far->before = role;
-    if (role == UL_ROLE_SYSTEM) return so_far->count == 0 ? UL_NO_TURN : so_far->count++;
-    if (so_far->opened == UL_NO_TURN || (role == UL_ROLE_USER && !(merge_users && before == UL_ROLE_USER)))
-        so_far->opened = so_far->count++;
-    return so_far->opened;
-}
-
 /* Finds the last fault there may be, and the one that comes before all others: text that is not UTF-8.  A row
  * that is malformed in another way is then known to be text, and can be shown. */
 static ul_step find_worse(ul_walk *walk, const ul_row_place *place, uint32_t *at) {
@@ -146,16 +130,13 @@ static void forget_row(const ul_batch *batch, const ul_row_place *place) {
     memset(batch->bytes + place->base, 0, n * sizeof *batch->bytes);
     memset(batch->turns + place->base, 0xFF, n * sizeof *batch->turns);
     batch->turn_counts[place->row] = 0;
-    batch->current_turns[place->row] = 0;
-    batch->system_tokens[place->row] = 0;
     batch->raw_arguments[place->row] = 0;
 }
 
-/* Measures the messages of a row, and adds up the tokens of its turns.  `*at` is the message at fault. */
+/* Measures the messages of a row and gives them their turns.  `*at` is the message at fault. */
 static ul_step measure_messages(ul_walk *walk, const ul_row_place *place, const ul_batch *batch,
                                 uint32_t *at) {
-    turns so_far = {.opened = UL_NO_TURN};
-    uint64_t system = 0;
+    ul_turns turns = ul_turns_start(walk);
     walk->waiting = (ul_waiting){.legacy = -1};
     walk->raw_arguments = false;
     walk->reader.not_json = false;
@@ -165,27 +146,14 @@ static ul_step measure_messages(ul_walk *walk, const ul_row_place *place, const 
         ul_step step = measure_message(walk, place->first + i, &of);
         if (step == UL_STEP_ON) step = pair(walk, place->first + i, &of);
         if (step != UL_STEP_ON) return step;
-
-        const uint32_t known = so_far.count;
-        const uint32_t turn = turn_of(&so_far, of.role, walk->chat->merge_users != 0);
-        const uint64_t tokens = ul_tokens_of(of.bytes);
         batch->roles[place->base + i] = (uint8_t)of.role;
         batch->bytes[place->base + i] = of.bytes;
-        batch->turns[place->base + i] = turn;
-        if (so_far.count > known) {
-            batch->turn_tokens[place->base + turn] = 0;
-            batch->turn_stays[place->base + turn] = of.role == UL_ROLE_SYSTEM;
-        }
-        if (of.role == UL_ROLE_SYSTEM) system += tokens;
-        else batch->turn_tokens[place->base + turn] += tokens;
+        batch->turns[place->base + i] = ul_turn_of(&turns, of.role);
     }
     if (walk->waiting.left > 0) return ul_stop_at(walk, UL_FAULT_UNANSWERED);
-    if (so_far.opened == UL_NO_TURN) return ul_stop_at(walk, UL_FAULT_NO_TURN);
-    batch->turn_stays[place->base + so_far.opened] = 1;
-    batch->turn_counts[place->row] = so_far.count;
-    batch->current_turns[place->row] = so_far.opened;
-    batch->system_tokens[place->row] = system;
-    batch->raw_arguments[place->row] = walk->raw_arguments;
+    if (turns.opened == UL_NO_TURN) return ul_stop_at(walk, UL_FAULT_NO_TURN);
+    batch->turn_counts[place->row] = turns.count;
+    if (walk->raw_arguments) batch->raw_arguments[place->row] = 1;
     return UL_STEP_ON;
 }
 
@@ -202,9 +170,9 @@ static ul_step measure_row(ul_walk *walk, int64_t row, const ul_batch *batch) {
     ul_step step = found == UL_ELEMENT_NULL ? ul_stop_at(walk, UL_FAULT_NULL_ROW)
                                             : measure_messages(walk, &place, batch, &at);
     if (step == UL_STEP_FAULT && walk->fault != UL_FAULT_UTF8) step = find_worse(walk, &place, &at);
-    batch->faults[place.row] = step == UL_STEP_FAULT ? (uint8_t)walk->fault : UL_FAULT_NONE;
-    batch->fault_messages[place.row] = step == UL_STEP_FAULT ? at : 0;
     if (step != UL_STEP_FAULT) return step;
+    batch->faults[place.row] = (uint8_t)walk->fault;
+    batch->fault_messages[place.row] = at;
     forget_row(batch, &place);
     return UL_STEP_ON;
 }

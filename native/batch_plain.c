@@ -146,86 +146,36 @@ void ul_take_run(ul_walk *walk, int64_t first) {
 
 /* ---- Rows ---- */
 
-/* Where the measures of the next row go; the pointers of ul_batch from that row on, and apart from one another. */
-typedef struct {
-    uint8_t *restrict roles;
-    uint64_t *restrict bytes;
-    uint32_t *restrict turns;
-    uint64_t *restrict turn_tokens;
-    uint8_t *restrict turn_stays;
-} places;
-
-/* The turns of a row so far, and the tokens of the one that is open. */
-typedef struct {
-    uint32_t opened, count;
-    uint64_t opened_tokens, system_tokens;
-    unsigned before;
-} turn_state;
-
-static inline uint32_t take_system(turn_state *state, const places *to, uint64_t tokens) {
-    state->system_tokens += tokens;
-    if (state->count == 0) return UL_NO_TURN;
-    to->turn_tokens[state->count] = 0;
-    to->turn_stays[state->count] = 1;
-    return state->count++;
-}
-
-static inline uint32_t take_other(turn_state *state, const places *to, uint64_t tokens, bool opens) {
-    if (opens || state->opened == UL_NO_TURN) {
-        if (state->opened != UL_NO_TURN) to->turn_tokens[state->opened] = state->opened_tokens;
-        state->opened = state->count++;
-        state->opened_tokens = 0;
-        to->turn_stays[state->opened] = 0;
-    }
-    state->opened_tokens += tokens;
-    return state->opened;
-}
-
-/* Takes n messages that are in the run from place `at` on; `first` is the number of the first in its row. */
-static inline void take_messages(turn_state *state, const places *to, const ul_run *run, int64_t at,
-                                 int64_t first, int64_t n, bool merge_users) {
-    const uint8_t *restrict roles = run->roles + at;
-    const uint64_t *restrict lengths = run->lengths + at;
-    turn_state now = *state;
+/* Takes n messages that are in the run from place `at` on. */
+static inline void take_messages(ul_turns *turns, const ul_run *run, int64_t at, int64_t n,
+                                 uint8_t *restrict roles, uint64_t *restrict bytes,
+                                 uint32_t *restrict turn_numbers) {
+    ul_turns now = *turns;
     for (int64_t k = 0; k < n; k++) {
-        const unsigned role = roles[k];
-        const uint64_t length = lengths[k] + ul_frame_of(role), tokens = ul_tokens_of(length);
-        const bool opens = role == UL_ROLE_USER && !(merge_users && now.before == UL_ROLE_USER);
-        to->roles[first + k] = (uint8_t)role;
-        to->bytes[first + k] = length;
-        to->turns[first + k] =
-            role == UL_ROLE_SYSTEM ? take_system(&now, to, tokens) : take_other(&now, to, tokens, opens);
-        now.before = role;
+        const unsigned role = run->roles[at + k];
+        roles[k] = (uint8_t)role;
+        bytes[k] = run->lengths[at + k] + ul_frame_of(role);
+        turn_numbers[k] = ul_turn_of(&now, role);
     }
-    *state = now;
+    *turns = now;
 }
 
-/* Measures one row; false, with nothing said, where that is not plain or has no turn. */
-static inline bool measure_plain_row(ul_walk *walk, const ul_batch *batch, int64_t row, int64_t first,
-                                     int64_t base, int64_t length) {
-    const bool merge_users = walk->chat->merge_users != 0;
-    const places to = {batch->roles + base, batch->bytes + base, batch->turns + base,
-                       batch->turn_tokens + base, batch->turn_stays + base};
-    turn_state state = {.opened = UL_NO_TURN};
+/* Measures the messages of one row; false, with nothing said, where they are not plain or open no turn. */
+static inline bool measure_plain_row(ul_walk *walk, const ul_batch *batch, int64_t first, int64_t base,
+                                     int64_t length, uint32_t *turn_count) {
+    ul_turns turns = ul_turns_start(walk);
     for (int64_t i = 0; i < length;) {
         if (!ul_in_run(walk, first + i)) return false;
         const int64_t at = first + i - walk->run.first;
         int64_t n = walk->run.plain - at;
         if (n <= 0) return false;
         if (n > length - i) n = length - i;
-        take_messages(&state, &to, &walk->run, at, i, n, merge_users);
+        take_messages(&turns, &walk->run, at, n, batch->roles + base + i, batch->bytes + base + i,
+                      batch->turns + base + i);
         i += n;
     }
-    if (state.opened == UL_NO_TURN) return false;
-    to.turn_tokens[state.opened] = state.opened_tokens;
-    to.turn_stays[state.opened] = 1;
-    batch->turn_counts[row] = state.count;
-    batch->current_turns[row] = state.opened;
-    batch->system_tokens[row] = state.system_tokens;
-    batch->raw_arguments[row] = 0;
-    batch->faults[row] = UL_FAULT_NONE;
-    batch->fault_messages[row] = 0;
-    return true;
+    *turn_count = turns.count;
+    return turns.opened != UL_NO_TURN;
 }
 
 int64_t ul_measure_plain(ul_walk *walk, int64_t row, int64_t last, const ul_batch *batch) {
@@ -235,7 +185,7 @@ int64_t ul_measure_plain(ul_walk *walk, int64_t row, int64_t last, const ul_batc
         const int64_t length = to.message_offsets[at + 1] - base;
         int64_t first = base + walk->shift, count;
         if (!walk->in_order && ul_row_at(walk->chat, row, &first, &count) != UL_ELEMENT_VALUE) break;
-        if (length == 0 || !measure_plain_row(walk, &to, at, first, base, length)) break;
+        if (!measure_plain_row(walk, &to, first, base, length, &to.turn_counts[at])) break;
     }
     return row;
 }

@@ -407,26 +407,20 @@ typedef enum { UL_ROLE_NONE = 0, UL_ROLE_SYSTEM, UL_ROLE_USER, UL_ROLE_ASSISTANT
  *
  * A user message opens a turn; assistant and tool messages belong to the turn
  * that is open, or open one where none is; leading system messages belong to
- * none, later ones are turns of their own and leave the open one open.  A turn
- * stays if it is the last to be opened or a system message.  Tokens are one
- * for four bytes, rounded up for each message.
+ * none, later ones are turns of their own and leave the open one open.  The last
+ * turn to be opened is the current one.
  *
- * The turns of row r are in places message_offsets[r] and on: a row has no more
- * turns than messages, so that these arrays are as long as those of messages.
- * A row with a fault has zeros everywhere, and turns of UL_NO_TURN. */
+ * A row with a fault has zeros everywhere else, and turns of UL_NO_TURN. */
 typedef struct {
     int64_t *message_offsets; /* rows + 1: the messages of row r begin at the r-th */
     uint8_t *roles;           /* of each message: ul_role */
     uint64_t *bytes;
     uint32_t *turns;          /* numbered from 0 in each row */
-    uint64_t *turn_tokens;    /* of each turn, without system messages */
-    uint8_t *turn_stays;
-    uint8_t *faults;          /* of each row: ul_fault */
+    uint32_t *turn_counts;    /* of each row */
+    uint8_t *faults;          /* ul_fault; this and what follows comes as zeros and is set where it is not */
     uint32_t *fault_messages; /* the number of the message at fault, in its row */
-    uint32_t *turn_counts;
-    uint32_t *current_turns;  /* the last turn to be opened */
-    uint64_t *system_tokens;  /* of all system messages */
     uint8_t *raw_arguments;   /* whether arguments were counted as the text they are */
+    const uint64_t *prices;   /* tokens of each message beside those of its bytes; NULL where there are none */
 } ul_batch;
 
 /* What measuring takes from its caller beside the arrays.  The scanner's kernels, seed and scratch serve all
@@ -491,8 +485,16 @@ typedef struct {
     uint8_t *retained;        /* of each message: 1 or 0 */
 } ul_batch_outcome;
 
-/* Trims rows [first, last) of a batch, each as ul_trim does.  O(messages). */
+/* Adds up the tokens of a row's turns, one for four bytes, rounded up for each
+ * message, and says which of them stay: the current one, and system messages.
+ * Both arrays have turn_counts[row] places.  Returns the tokens of all system
+ * messages, which are in no turn's. */
+uint64_t ul_batch_turns(const ul_batch *batch, int64_t row, uint64_t *tokens, uint8_t *stays);
+
+/* Trims rows [first, last) of a batch, each as ul_trim does, in O(messages).
+ * Each thread needs arrays of its own for the turns of one row: as many places
+ * as the most that any of these rows has. */
 void ul_batch_trim(const ul_batch *batch, const ul_batch_budget *budget, int64_t first, int64_t last,
-                   const ul_batch_outcome *outcome);
+                   uint64_t *turn_tokens, uint8_t *turn_stays, const ul_batch_outcome *outcome);
 
 #endif

@@ -8,18 +8,21 @@ enum { MOST_ROWS = 64, MOST_MESSAGES = 1024 };
 typedef struct {
     ul_batch arrays;
     int64_t message_offsets[MOST_ROWS + 1];
-    uint8_t roles[MOST_MESSAGES], turn_stays[MOST_MESSAGES], faults[MOST_ROWS], raw_arguments[MOST_ROWS];
-    uint64_t bytes[MOST_MESSAGES], turn_tokens[MOST_MESSAGES], system_tokens[MOST_ROWS];
-    uint32_t turns[MOST_MESSAGES], fault_messages[MOST_ROWS], turn_counts[MOST_ROWS],
-        current_turns[MOST_ROWS];
+    uint8_t roles[MOST_MESSAGES], faults[MOST_ROWS], raw_arguments[MOST_ROWS];
+    uint64_t bytes[MOST_MESSAGES];
+    uint32_t turns[MOST_MESSAGES], fault_messages[MOST_ROWS], turn_counts[MOST_ROWS];
 } batch;
 
 static void start(batch *made) {
     memset(made, 0, sizeof *made);
-    made->arrays =
-        (ul_batch){made->message_offsets, made->roles,         made->bytes,         made->turns,
-                   made->turn_tokens,     made->turn_stays,    made->faults,        made->fault_messages,
-                   made->turn_counts,     made->current_turns, made->system_tokens, made->raw_arguments};
+    made->arrays = (ul_batch){.message_offsets = made->message_offsets,
+                              .roles = made->roles,
+                              .bytes = made->bytes,
+                              .turns = made->turns,
+                              .turn_counts = made->turn_counts,
+                              .faults = made->faults,
+                              .fault_messages = made->fault_messages,
+                              .raw_arguments = made->raw_arguments};
 }
 
 /* What test cases need no more of than its length. */
@@ -111,7 +114,7 @@ static data *random_chat(text_kind roles_kind, text_kind contents_kind, bool sou
     return with_validity(lists_of(struct_of, "item", sizes, rows), valid, rows);
 }
 
-static void check_same(const batch *a, const batch *b, int64_t rows, const char *what) {
+static void check_same(const batch *a, const batch *b, const char *what) {
     CHECK(memcmp(a->message_offsets, b->message_offsets, sizeof a->message_offsets) == 0, "%s: offsets",
           what);
     CHECK(memcmp(a->roles, b->roles, sizeof a->roles) == 0, "%s: roles", what);
@@ -120,14 +123,6 @@ static void check_same(const batch *a, const batch *b, int64_t rows, const char 
     CHECK(memcmp(a->faults, b->faults, sizeof a->faults) == 0, "%s: faults", what);
     CHECK(memcmp(a->fault_messages, b->fault_messages, sizeof a->fault_messages) == 0, "%s: where", what);
     CHECK(memcmp(a->turn_counts, b->turn_counts, sizeof a->turn_counts) == 0, "%s: turn counts", what);
-    CHECK(memcmp(a->current_turns, b->current_turns, sizeof a->current_turns) == 0, "%s: current", what);
-    CHECK(memcmp(a->system_tokens, b->system_tokens, sizeof a->system_tokens) == 0, "%s: system", what);
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t base = a->message_offsets[row];
-        const size_t turns = a->turn_counts[row];
-        CHECK(memcmp(a->turn_tokens + base, b->turn_tokens + base, turns * 8) == 0, "%s: tokens", what);
-        CHECK(memcmp(a->turn_stays + base, b->turn_stays + base, turns) == 0, "%s: stays", what);
-    }
 }
 
 /* The way of many messages at once, that of one by one, and that of rows with other members give the same, in
@@ -147,12 +142,12 @@ static void every_way_measures_the_same(void) {
         start(&second);
         CHECK(measure(&chat, best, &first, &stop) == UL_BATCH_DONE, "measured");
         CHECK(measure(&chat, scalar, &second, &stop) == UL_BATCH_DONE, "measured");
-        check_same(&first, &second, rows->array.length, "kernels");
+        check_same(&first, &second, "kernels");
 
         start(&second);
         chat.others = 1;
         CHECK(measure(&chat, best, &second, &stop) == UL_BATCH_DONE, "measured");
-        check_same(&first, &second, rows->array.length, "one by one");
+        check_same(&first, &second, "one by one");
 
         start(&second);
         chat.others = 0;
@@ -163,7 +158,7 @@ static void every_way_measures_the_same(void) {
                       UL_BATCH_DONE &&
                   ul_batch_measure(&chat, &measurer, 0, cut, &second.arrays, &stop) == UL_BATCH_DONE,
               "measured in two pieces");
-        check_same(&first, &second, rows->array.length, "two pieces");
+        check_same(&first, &second, "two pieces");
         free(columns);
         free_data(rows);
     }
@@ -269,7 +264,8 @@ static void rows_are_trimmed_one_by_one(void) {
     static batch made;
     static uint8_t statuses[MOST_ROWS], retained[MOST_MESSAGES];
     static uint32_t turns_dropped[MOST_ROWS], messages_dropped[MOST_ROWS];
-    static uint64_t before[MOST_ROWS], after[MOST_ROWS], windows[MOST_ROWS];
+    static uint64_t before[MOST_ROWS], after[MOST_ROWS], windows[MOST_ROWS], tokens[MOST_MESSAGES];
+    static uint8_t stays[MOST_MESSAGES];
     const ul_batch_outcome outcome = {statuses, turns_dropped, messages_dropped, before, after, retained};
     for (int round = 0; round < 4000; round++) {
         data *rows = random_chat(SMALL, SMALL, random_below(2) == 0, true, false);
@@ -285,13 +281,13 @@ static void rows_are_trimmed_one_by_one(void) {
                                         .reserved = 10,
                                         .window = 100,
                                         .windows = round % 2 == 0 ? windows : NULL};
-        ul_batch_trim(&made.arrays, &budget, 0, n, &outcome);
+        ul_batch_trim(&made.arrays, &budget, 0, n, tokens, stays, &outcome);
         for (int64_t row = 0; row < n; row++) {
             const int64_t base = made.message_offsets[row];
             ul_trim_task task = {.turns = made.turn_counts[row],
-                                 .turn_tokens = made.turn_tokens + base,
-                                 .turn_protected = made.turn_stays + base,
-                                 .system = made.system_tokens[row],
+                                 .turn_tokens = tokens,
+                                 .turn_protected = stays,
+                                 .system = ul_batch_turns(&made.arrays, row, tokens, stays),
                                  .constraint = 4,
                                  .template_tokens = 32,
                                  .reserved = 10,
@@ -312,7 +308,7 @@ static void rows_are_trimmed_one_by_one(void) {
                                                                 : UL_ROW_FITS;
             CHECK(statuses[row] == as_row && turns_dropped[row] == want.removed, "row %d", (int)row);
             CHECK(as_row == UL_ROW_DOES_NOT_FIT || after[row] + 10 <= task.window, "it fits");
-            uint64_t kept = 4 + 32 + made.system_tokens[row];
+            uint64_t kept = 4 + 32 + task.system;
             uint32_t gone = 0;
             for (int64_t i = base; i < made.message_offsets[row + 1]; i++) {
                 if (!retained[i]) gone++;
@@ -326,6 +322,28 @@ static void rows_are_trimmed_one_by_one(void) {
     }
 }
 
+/* The turns of a row by the rules alone, message by message. */
+static void turns_add_up(void) {
+    const uint8_t roles[] = {UL_ROLE_SYSTEM, UL_ROLE_ASSISTANT, UL_ROLE_USER,
+                             UL_ROLE_SYSTEM, UL_ROLE_TOOL,      UL_ROLE_USER};
+    const uint32_t turns[] = {UL_NO_TURN, 0, 1, 2, 1, 3};
+    const uint64_t prices[] = {100, 0, 0, 1000, 0, 10000};
+    static batch made;
+    uint64_t tokens[4];
+    uint8_t stays[4];
+    start(&made);
+    memcpy(made.roles, roles, sizeof roles);
+    memcpy(made.turns, turns, sizeof turns);
+    for (uint64_t i = 0; i < 6; i++) made.bytes[i] = 4 * i + 1;
+    made.message_offsets[1] = 6;
+    made.turn_counts[0] = 4;
+    made.arrays.prices = prices;
+    CHECK(ul_batch_turns(&made.arrays, 0, tokens, stays) == 1 + 100 + 4 + 1000,
+          "system messages are in no turn's");
+    CHECK(tokens[0] == 2 && tokens[1] == 3 + 5 && tokens[2] == 0 && tokens[3] == 6 + 10000, "tokens");
+    CHECK(!stays[0] && !stays[1] && stays[2] && stays[3], "what stays");
+}
+
 static void sums_that_overflow_are_told_apart(void) {
     static batch made;
     static uint8_t status, retained[4] = {9, 9, 9, 9};
@@ -333,21 +351,23 @@ static void sums_that_overflow_are_told_apart(void) {
     static uint64_t before, after;
     const ul_batch_outcome outcome = {&status, &turns_dropped, &messages_dropped, &before, &after, retained};
     ul_batch_budget budget = {.window = 100, .reserved = 1, .template_tokens = 32};
+    uint64_t prices[2] = {UINT64_MAX / 2 + 1, UINT64_MAX / 2 + 1}, tokens[2];
+    uint8_t stays[2];
     start(&made);
     made.message_offsets[1] = 2;
+    made.roles[0] = made.roles[1] = UL_ROLE_USER;
     made.turns[1] = 1;
     made.turn_counts[0] = 2;
-    made.turn_stays[1] = 1;
-    made.turn_tokens[0] = made.turn_tokens[1] = UINT64_MAX / 2 + 1;
-    ul_batch_trim(&made.arrays, &budget, 0, 1, &outcome);
+    made.arrays.prices = prices;
+    ul_batch_trim(&made.arrays, &budget, 0, 1, tokens, stays, &outcome);
     CHECK(status == UL_ROW_MESSAGES_OVERFLOW && before == 0 && retained[0] == 0 && retained[1] == 0,
           "messages");
-    made.turn_tokens[0] = 1;
+    prices[0] = 1;
     budget.template_tokens = UINT64_MAX;
-    ul_batch_trim(&made.arrays, &budget, 0, 1, &outcome);
+    ul_batch_trim(&made.arrays, &budget, 0, 1, tokens, stays, &outcome);
     CHECK(status == UL_ROW_TOTAL_OVERFLOW && turns_dropped == 0, "all together");
-    made.turn_tokens[0] = made.turn_tokens[1] = budget.template_tokens = 0;
-    ul_batch_trim(&made.arrays, &budget, 0, 1, &outcome);
+    prices[0] = prices[1] = budget.template_tokens = 0;
+    ul_batch_trim(&made.arrays, &budget, 0, 1, tokens, stays, &outcome);
     CHECK(status == UL_ROW_ZERO, "nothing at all");
     CHECK(retained[2] == 9, "no other row is touched");
 }
@@ -358,6 +378,7 @@ int main(void) {
     hostile_columns_are_never_read();
     columns_that_will_not_do_are_named();
     rows_are_trimmed_one_by_one();
+    turns_add_up();
     sums_that_overflow_are_told_apart();
     return checks_done();
 }

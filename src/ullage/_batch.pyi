@@ -11,15 +11,14 @@ class Measures:
     roles: NDArray[np.uint8]
     bytes: NDArray[np.uint64]
     turns: NDArray[np.uint32]
-    turn_tokens: NDArray[np.uint64]
-    turn_stays: NDArray[np.uint8]
+    turn_counts: NDArray[np.uint32]
     faults: NDArray[np.uint8]
     fault_messages: NDArray[np.uint32]
-    turn_counts: NDArray[np.uint32]
-    current_turns: NDArray[np.uint32]
-    system_tokens: NDArray[np.uint64]
     raw_arguments: NDArray[np.uint8]
-    def __init__(self, message_offsets: NDArray[np.int64]) -> None: ...
+    prices: NDArray[np.uint64] | None
+    def __init__(
+        self, message_offsets: NDArray[np.int64], prices: NDArray[np.uint64] | None = None
+    ) -> None: ...
 
 def count_messages(columns: list[TranscriptColumn], message_offsets: NDArray[np.int64]) -> None: ...
 def measure(column: TranscriptColumn, measures: Measures, first: int, last: int) -> None: ...
@@ -44,6 +43,7 @@ def trim(
     first: int,
     last: int,
 ) -> None: ...
+def turns_of(measures: Measures, row: int) -> tuple[list[int], list[bool], int]: ...
 def attempts(
     measures: Measures,
     row: int,

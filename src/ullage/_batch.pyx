@@ -19,6 +19,7 @@ from ullage.native cimport (
     ul_batch_status,
     ul_batch_stop,
     ul_batch_trim,
+    ul_batch_turns,
     ul_measurer,
     ul_text_kernels_best,
     ul_trim_task,
@@ -75,56 +76,52 @@ cdef unsigned _double_length(void *context, double x) noexcept nogil:
 
 
 cdef class Measures:
-    """The arrays of a batch, as ullage.h describes them; nothing is in them yet."""
+    """The arrays of a batch, as ullage.h describes them; nothing is in those of messages yet."""
 
     cdef ul_batch batch
-    cdef readonly object message_offsets, roles, bytes, turns, turn_tokens, turn_stays
-    cdef readonly object faults, fault_messages, turn_counts, current_turns, system_tokens, raw_arguments
+    cdef readonly object message_offsets, roles, bytes, turns, turn_counts
+    cdef readonly object faults, fault_messages, raw_arguments, prices
 
-    def __init__(self, message_offsets):
+    def __init__(self, message_offsets, prices=None):
+        import numpy as np
+
+        cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
         rows = len(message_offsets) - 1
         messages = message_offsets[rows]
         self.message_offsets = message_offsets
-        (
-            self.roles,
-            self.bytes,
-            self.turns,
-            self.turn_tokens,
-            self.turn_stays,
-            self.faults,
-            self.fault_messages,
-            self.turn_counts,
-            self.current_turns,
-            self.system_tokens,
-            self.raw_arguments,
-        ) = _arrays(
-            [
-                ("u1", messages),
-                ("u8", messages),
-                ("u4", messages),
-                ("u8", messages),
-                ("u1", messages),
-                ("u1", rows),
-                ("u4", rows),
-                ("u4", rows),
-                ("u4", rows),
-                ("u8", rows),
-                ("u1", rows),
-            ]
+        self.prices = prices
+        self.roles, self.bytes, self.turns, self.turn_counts = _arrays(
+            [("u1", messages), ("u8", messages), ("u4", messages), ("u4", rows)]
         )
-        cdef int flags = PyBUF_SIMPLE | PyBUF_WRITABLE
+        self.faults = np.zeros(rows, np.uint8)
+        self.fault_messages = np.zeros(rows, np.uint32)
+        self.raw_arguments = np.zeros(rows, np.uint8)
         self.batch.message_offsets = <int64_t *>_data(self.message_offsets, flags)
         self.batch.roles = <uint8_t *>_data(self.roles, flags)
         self.batch.bytes = <uint64_t *>_data(self.bytes, flags)
         self.batch.turns = <uint32_t *>_data(self.turns, flags)
-        self.batch.turn_tokens = <uint64_t *>_data(self.turn_tokens, flags)
-        self.batch.turn_stays = <uint8_t *>_data(self.turn_stays, flags)
+        self.batch.turn_counts = <uint32_t *>_data(self.turn_counts, flags)
         self.batch.faults = <uint8_t *>_data(self.faults, flags)
         self.batch.fault_messages = <uint32_t *>_data(self.fault_messages, flags)
-        self.batch.turn_counts = <uint32_t *>_data(self.turn_counts, flags)
-        self.batch.current_turns = <uint32_t *>_data(self.current_turns, flags)
-        self.batch.system_tokens = <uint64_t *>_data(self.system_tokens, flags)
         self.batch.raw_arguments = <uint8_t *>_data(self.raw_arguments, flags)
+        self.batch.prices = NULL if prices is None else <const uint64_t *>_data(prices, PyBUF_SIMPLE)
+
+
+cdef class TurnsOfRow:
+    """Room for the turns of one row."""
+
+    cdef uint64_t *tokens
+    cdef uint8_t *stays
+
+    def __cinit__(self, size_t turns):
+        self.tokens = <uint64_t *>malloc((turns + 1) * sizeof(uint64_t))
+        self.stays = <uint8_t *>malloc(turns + 1)
+        if self.tokens == NULL or self.stays == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.tokens)
+        free(self.stays)
 
 
 def count_messages(list columns, message_offsets):
@@ -218,13 +215,27 @@ def trim(
 ):
     """Trim rows [first, last).  ``windows`` is a contiguous array of unsigned 64-bit, one a row, or None."""
     cdef ul_batch_budget budget
+    cdef TurnsOfRow turns = TurnsOfRow(measures.turn_counts[first:last].max(initial=0))
     budget.constraint = constraint
     budget.template_tokens = template_tokens
     budget.reserved = reserved
     budget.window = window
     budget.windows = NULL if windows is None else <const uint64_t *>_data(windows, PyBUF_SIMPLE)
     with nogil:
-        ul_batch_trim(&measures.batch, &budget, first, last, &outcome.outcome)
+        ul_batch_trim(&measures.batch, &budget, first, last, turns.tokens, turns.stays, &outcome.outcome)
+
+
+def turns_of(Measures measures, Py_ssize_t row):
+    """The tokens of each turn of a row, which of them stay, and the tokens of all system messages."""
+    cdef TurnsOfRow turns
+    cdef uint64_t system
+    cdef Py_ssize_t i
+    if not 0 <= row < len(measures.faults):
+        raise IndexError(row)
+    turns = TurnsOfRow(measures.turn_counts[row])
+    system = ul_batch_turns(&measures.batch, row, turns.tokens, turns.stays)
+    count = range(measures.turn_counts[row])
+    return [turns.tokens[i] for i in count], [turns.stays[i] != 0 for i in count], system
 
 
 def attempts(
@@ -240,16 +251,15 @@ def attempts(
 
     Raises the contract's error for a sum that overflows.
     """
-    cdef const ul_batch *batch = &measures.batch
+    cdef TurnsOfRow turns
     cdef ul_trim_task task
-    cdef int64_t base
     if not 0 <= row < len(measures.faults):
         raise IndexError(row)
-    base = batch.message_offsets[row]
-    task.turns = batch.turn_counts[row]
-    task.turn_tokens = batch.turn_tokens + base
-    task.turn_protected = batch.turn_stays + base
-    task.system = batch.system_tokens[row]
+    turns = TurnsOfRow(measures.turn_counts[row])
+    task.turns = measures.turn_counts[row]
+    task.turn_tokens = turns.tokens
+    task.turn_protected = turns.stays
+    task.system = ul_batch_turns(&measures.batch, row, turns.tokens, turns.stays)
     task.current = 0  # a turn among the others, and one that stays
     task.constraint = constraint
     task.template_tokens = template_tokens

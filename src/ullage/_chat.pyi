@@ -8,8 +8,6 @@ class ChatArrays(NamedTuple):
     roles: bytes
     lengths: bytes
     turns: bytes
-    turn_tokens: bytes
-    turn_stays: bytes
 
 class EncodedChat:
     def __init__(self, messages: Iterable[Any], merge_users: bool) -> None: ...

@@ -106,13 +106,11 @@ cdef uint64_t member_length(PyObject *key, PyObject *item) noexcept:
 
 
 class ChatArrays(NamedTuple):
-    """The arrays of an EncodedChat, unsigned but for `turns`, of 8 bytes an item but for roles and `turn_stays`."""
+    """The arrays of an EncodedChat, of 1, 8 and 8 bytes an item."""
 
     roles: bytes
     lengths: bytes
     turns: bytes
-    turn_tokens: bytes
-    turn_stays: bytes
 
 
 @cython.final
@@ -474,16 +472,12 @@ cdef class EncodedChat:
     # -- results -----------------------------------------------------------------------
 
     def arrays(self):
-        """What was found, as bytes: of each message its role, length and turn (-1 for none), of each turn its
-        tokens (those of the current one are in `current_tokens`) and whether it stays."""
-        cdef Py_ssize_t messages = len(self.messages)
-        cdef Py_ssize_t turns = self.turn_count
+        """What was found of each message, as bytes: its role, its length, and its turn (-1 for none)."""
+        cdef Py_ssize_t n = len(self.messages)
         return ChatArrays(
-            (<char *>self.roles)[:messages],
-            (<char *>self.bytes)[: messages * <Py_ssize_t>sizeof(uint64_t)],
-            (<char *>self.turns)[: messages * <Py_ssize_t>sizeof(int64_t)],
-            (<char *>self.turn_tokens)[: turns * <Py_ssize_t>sizeof(uint64_t)],
-            (<char *>self.turn_stays)[:turns],
+            (<char *>self.roles)[:n],
+            (<char *>self.bytes)[: n * <Py_ssize_t>sizeof(uint64_t)],
+            (<char *>self.turns)[: n * <Py_ssize_t>sizeof(int64_t)],
         )
 
     def removable(self):

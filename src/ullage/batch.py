@@ -144,7 +144,7 @@ class TranscriptBatch:
         rows = [None if row is None else tuple(row) for row in transcripts]
         offsets = _offsets(len(rows))
         offsets[1:] = _running([0 if row is None else len(row) for row in rows])
-        measures = Measures(offsets)
+        measures = Measures(offsets, _prices(int(offsets[-1])))
         for i, row in enumerate(rows):
             _measure_messages(measures, i, row, merge_users, image_tokens)
         return cls._of(measures, [], rows, merge_users, image_tokens)
@@ -275,32 +275,26 @@ def _measure_messages(
     """Measure one row of Python objects, as ``fit`` does."""
     import numpy as np
 
-    first, last = measures.message_offsets[row : row + 2]
-    measures.faults[row] = measures.fault_messages[row] = measures.raw_arguments[row] = 0
+    messages_of = slice(*measures.message_offsets[row : row + 2])
     try:
         if messages is None:
             raise BatchError("there is no transcript, but null", row=row)
         chat = EncodedChat(messages, merge_users)
-        chat.weigh(image_tokens, None)
     except (BatchError, TranscriptError, JsonValueError) as error:
         at = _MESSAGE.match(getattr(error, "path", ""))
         measures.faults[row] = BatchStatus.NULL_ROW if messages is None else BatchStatus.MALFORMED
         measures.fault_messages[row] = int(at[1]) if at else 0
-        measures.turn_counts[row] = measures.current_turns[row] = measures.system_tokens[row] = 0
-        measures.roles[first:last] = measures.bytes[first:last] = 0
-        measures.turns[first:last] = NO_TURN
+        measures.roles[messages_of] = measures.bytes[messages_of] = measures.turn_counts[row] = 0
+        measures.turns[messages_of] = NO_TURN
         return
     arrays = chat.arrays()
-    turns = slice(first, first + chat.turn_count)
-    measures.roles[first:last] = np.frombuffer(arrays.roles, np.uint8)
-    measures.bytes[first:last] = np.frombuffer(arrays.lengths, np.uint64)
-    measures.turns[first:last] = np.frombuffer(arrays.turns, np.int64).astype(np.uint32)
-    measures.turn_tokens[turns] = np.frombuffer(arrays.turn_tokens, np.uint64)
-    measures.turn_stays[turns] = np.frombuffer(arrays.turn_stays, np.uint8)
-    measures.turn_tokens[first + chat.current] = chat.current_tokens
+    measures.roles[messages_of] = np.frombuffer(arrays.roles, np.uint8)
+    measures.bytes[messages_of] = np.frombuffer(arrays.lengths, np.uint64)
+    measures.turns[messages_of] = np.frombuffer(arrays.turns, np.int64).astype(np.uint32)
     measures.turn_counts[row] = chat.turn_count
-    measures.current_turns[row] = chat.current
-    measures.system_tokens[row] = chat.system_tokens
+    if chat.parts and measures.prices is not None:
+        parts = [chat.priced_parts(i) * image_tokens for i in range(len(messages))]
+        measures.prices[messages_of] = parts
 
 
 _MESSAGE = re.compile(r"messages\[([0-9]+)\]")
@@ -327,6 +321,12 @@ def _offsets(rows: int) -> NDArray[np.int64]:
     import numpy as np
 
     return np.zeros(rows + 1, np.int64)
+
+
+def _prices(messages: int) -> NDArray[np.uint64]:
+    import numpy as np
+
+    return np.zeros(messages, np.uint64)
 
 
 def _running(counts: list[int]) -> NDArray[np.int64]:

@@ -176,14 +176,11 @@ cdef extern from "ullage.h" nogil:
         uint8_t *roles
         uint64_t *bytes
         uint32_t *turns
-        uint64_t *turn_tokens
-        uint8_t *turn_stays
+        uint32_t *turn_counts
         uint8_t *faults
         uint32_t *fault_messages
-        uint32_t *turn_counts
-        uint32_t *current_turns
-        uint64_t *system_tokens
         uint8_t *raw_arguments
+        const uint64_t *prices
 
     ctypedef struct ul_measurer:
         ul_json_scanner scanner
@@ -218,5 +215,6 @@ cdef extern from "ullage.h" nogil:
         uint64_t *tokens_after
         uint8_t *retained
 
+    uint64_t ul_batch_turns(const ul_batch *batch, int64_t row, uint64_t *tokens, uint8_t *stays)
     void ul_batch_trim(const ul_batch *batch, const ul_batch_budget *budget, int64_t first, int64_t last,
-                       const ul_batch_outcome *outcome)
+                       uint64_t *turn_tokens, uint8_t *turn_stays, const ul_batch_outcome *outcome)

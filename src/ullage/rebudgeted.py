@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ._batch import Measures, Outcome, attempts
+from ._batch import Measures, Outcome, attempts, turns_of
 from ._core import json_length
 from .budget import ContextBudget
 from .canonical import U64_MAX
@@ -274,17 +274,18 @@ class MeasuredRow:
 
     def __init__(self, measures: Measures, row: int) -> None:
         first, last = (int(at) for at in measures.message_offsets[row : row + 2])
+        tokens, self._stays, self.system_tokens = turns_of(measures, row)
         self._measures = measures
         self._row = row
+        self._turns: list[int] = measures.turns[first:last].tolist()
         self.messages = range(last - first)
-        self.turn_count = int(measures.turn_counts[row])
-        self.current = int(measures.current_turns[row])
+        self.turn_count = len(tokens)
+        self.current = max(
+            turn for turn, role in zip(self._turns, measures.roles[first:last], strict=True) if role != SYSTEM
+        )
         self.raw = bool(measures.raw_arguments[row])
         self.total_bytes = int(measures.bytes[first:last].sum())
-        self.system_tokens = int(measures.system_tokens[row])
-        self.current_tokens = int(measures.turn_tokens[first + self.current])
-        self._turns: list[int] = measures.turns[first:last].tolist()
-        self._stays: list[int] = measures.turn_stays[first : first + self.turn_count].tolist()
+        self.current_tokens = tokens[self.current]
         self.prefix = self._turns.count(NO_TURN)
 
     def weigh(self, price: int, figures: Sequence[int] | None) -> None:
@@ -309,7 +310,7 @@ class MeasuredRow:
             if turn != NO_TURN:
                 events[turn].append(str(i))
         return tuple(
-            ContextTurnSelection(f"turn-{i}", tuple(events[i]), i not in gone, stays != 0)
+            ContextTurnSelection(f"turn-{i}", tuple(events[i]), i not in gone, stays)
             for i, stays in enumerate(self._stays)
             if i != self.current
         )
@@ -324,6 +325,9 @@ class MeasuredRow:
 
 NO_TURN = 2**32 - 1
 """The turn of a leading system message."""
+
+SYSTEM = 1
+"""The role of a system message in the arrays."""
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
